@@ -1,0 +1,56 @@
+# Two commands do everything on a machine that has only Python and pip: `make test` and `make reproduce`.
+VENV ?= .venv
+PYTHON ?= python3
+
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.factmem-installed
+DOCS_STAMP := $(VENV)/.factmem-docs-installed
+PIP := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.PHONY: help reproduce test nightly lint format bench docs clean
+
+help:
+	@echo 'make reproduce  run everything that exists of the paper, and print what it found'
+	@echo 'make test       lint, types and tests'
+	@echo 'make nightly    the slow tests too'
+	@echo 'make bench      speed, as ratios to benchmarks/dense.py measured in the same run'
+	@echo 'make docs       the documentation, into site/'
+	@echo 'make format     let ruff rewrite the code in the house style'
+	@echo 'VENV=folder     where the virtual environment goes (default .venv)'
+
+# PIP_CONSTRAINT pins the packages that build the project as well as those that it needs.
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --editable '.[dev]'
+	@touch $@
+
+$(DOCS_STAMP): $(STAMP)
+	$(PIP) --editable '.[docs]'
+	@touch $@
+
+reproduce: $(STAMP)
+	$(BIN)/python examples/recall.py
+
+test: lint
+	$(BIN)/python -m pytest
+
+nightly: lint
+	$(BIN)/python -m pytest -m ''
+
+lint: $(STAMP)
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/basedpyright src
+
+format: $(STAMP)
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+bench: $(STAMP)
+	$(BIN)/python benchmarks/forms.py
+
+docs: $(DOCS_STAMP)
+	$(BIN)/mkdocs build --strict
+
+clean:
+	rm -rf .venv site build dist .pytest_cache .ruff_cache .hypothesis

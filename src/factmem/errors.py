@@ -1,0 +1,25 @@
+"""Errors that are the caller's to mend, each a single sentence."""
+
+__all__ = ["FactTableError", "FactmemError", "TensorFileError", "visible"]
+
+
+class FactmemError(ValueError):
+    """What was asked for cannot be done; the message says what was wrong and what would be right."""
+
+
+class FactTableError(FactmemError):
+    """A table of facts that contradicts itself, lacks something or cannot be read."""
+
+
+class TensorFileError(FactmemError):
+    """A file of tensors that is damaged, foreign, of the wrong shape or holds numbers that are not finite."""
+
+
+def visible(text: str, limit: int = 60) -> str:
+    """Text as one printable line: control characters as escapes, long text cut.
+
+    Names come from users and may hold anything, a terminal's escape codes and line ends included.
+    """
+    if len(text) > limit:
+        text = text[: limit - 1] + "…"
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

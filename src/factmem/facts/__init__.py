@@ -1,0 +1,5 @@
+"""What is remembered and how it is asked; the names stand in `__init__.pyi`."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,12 @@
+from .csv_files import format_csv as format_csv
+from .csv_files import parse_csv as parse_csv
+from .csv_files import read_csv as read_csv
+from .csv_files import write_csv as write_csv
+from .prompts import PromptDistribution as PromptDistribution
+from .prompts import Prompts as Prompts
+from .prompts import count_tokens as count_tokens
+from .table import MISSING as MISSING
+from .table import FactTable as FactTable
+from .table_files import load_table as load_table
+from .table_files import save_table as save_table
+from .vocabulary import Vocabulary as Vocabulary

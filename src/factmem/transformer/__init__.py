@@ -1,0 +1,8 @@
+"""The one-layer transformer: its two conventions, its two forms of attention, its files.
+
+The names stand in `__init__.pyi`.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

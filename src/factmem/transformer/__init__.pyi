@@ -1,0 +1,15 @@
+from .attention import attend as attend
+from .convention import EXPERIMENTS as EXPERIMENTS
+from .convention import THEORY as THEORY
+from .convention import Convention as Convention
+from .dense import attend_by_position as attend_by_position
+from .dense import dense_logits as dense_logits
+from .files import load_transformer as load_transformer
+from .files import save_transformer as save_transformer
+from .model import Embeddings as Embeddings
+from .model import Shape as Shape
+from .model import Transformer as Transformer
+from .model import Weights as Weights
+from .model import accuracy as accuracy
+from .model import cross_entropy as cross_entropy
+from .model import draw_weights as draw_weights

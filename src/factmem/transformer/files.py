@@ -1,0 +1,93 @@
+"""Transformers on disk: safetensors, with shape, vocabulary, convention and activation in the header."""
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from factmem.activations import activation_from_config
+from factmem.errors import FactmemError, TensorFileError, visible
+from factmem.facts.vocabulary import Vocabulary
+from factmem.tensor_file import load_tensors, save_tensors
+from factmem.transformer.convention import Convention
+from factmem.transformer.model import Embeddings, Shape, Transformer, Weights, array_shapes
+
+__all__ = ["load_transformer", "save_transformer"]
+
+_KIND = "transformer"
+_WEIGHTS = ("query", "key", "value", "output", "mlp_in", "mlp_bias", "mlp_out")
+_EMBEDDINGS = ("tokens", "answers")
+
+
+def save_transformer(model: Transformer, path: str | os.PathLike[str]) -> None:
+    """Saves a transformer with everything that is needed to use it again.
+
+    Raises:
+        TensorFileError: the weights hold NaN or infinity; nothing is written.
+    """
+    config = {
+        "shape": asdict(model.shape),
+        "vocabulary": asdict(model.vocabulary),
+        "convention": asdict(model.convention),
+        "activation": model.activation.config(),
+    }
+    arrays = {f"weights.{name}": getattr(model.weights, name) for name in _WEIGHTS}
+    arrays |= {f"embeddings.{name}": getattr(model.embeddings, name) for name in _EMBEDDINGS}
+    present = {name: np.asarray(a) for name, a in arrays.items() if a is not None}
+    save_tensors(path, _KIND, config, present)
+
+
+def load_transformer(path: str | os.PathLike[str]) -> Transformer:
+    """The transformer that `save_transformer` wrote.
+
+    Raises:
+        TensorFileError: the file is damaged, is something else, lacks a tensor, has one of the
+            wrong shape or type, or holds NaN or infinity.
+        OSError: the file cannot be opened.
+    """
+    config, tensors = load_tensors(path, _KIND)
+    try:
+        return _transformer(config, tensors)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        name = visible(Path(path).name)
+        raise TensorFileError(f"{name} holds no transformer: {visible(reason, 200)}") from None
+
+
+def _transformer(config: dict[str, Any], tensors: dict[str, np.ndarray]) -> Transformer:
+    shape, vocabulary = Shape(**config["shape"]), Vocabulary(**config["vocabulary"])
+    convention = Convention(**config["convention"])
+    parts = array_shapes(shape, vocabulary, convention)
+    expected = {
+        f"{part}.{name}": size for part, sizes in parts.items() for name, size in sizes.items()
+    }
+    arrays = {name: _array(name, tensors.get(name), size) for name, size in expected.items()}
+    if unknown := sorted(set(tensors) - set(expected)):
+        raise FactmemError(f"unknown tensor '{unknown[0]}'")
+    return Transformer(
+        Weights(**{name: arrays[f"weights.{name}"] for name in _WEIGHTS}),
+        Embeddings(**{name: arrays[f"embeddings.{name}"] for name in _EMBEDDINGS}),
+        shape,
+        vocabulary,
+        convention,
+        activation_from_config(config["activation"]),
+    )
+
+
+def _array(name: str, found: np.ndarray | None, size: tuple[int, ...] | None) -> Any:
+    """A tensor of the file as jax has it, or None where this convention has no such tensor."""
+    if (None if found is None else found.shape) != size:
+        has = "is missing" if found is None else f"has the shape {found.shape}"
+        needs = "it has no place in this convention" if size is None else f"{size} is needed"
+        raise FactmemError(f"tensor '{name}' {has}; {needs}")
+    if found is None:
+        return None
+    if not np.issubdtype(found.dtype, np.floating):
+        raise FactmemError(f"tensor '{name}' holds {found.dtype}, not floating-point numbers")
+    array = jnp.asarray(found)
+    if not jnp.isfinite(array).all():  # a float64 file may hold more than float32 can
+        raise FactmemError(f"tensor '{name}' holds numbers beyond the range of {array.dtype}")
+    return array
