@@ -1,12 +1,13 @@
 """The baseline of every speed claim: the same training step in plain, careful, dense JAX.
 
-Written the way one writes a transformer: tokens are embedded into a [batch, T, d] array, keys and values
-are computed for every position with einsum, softmax runs over positions, optax's Adam updates the weights,
-prompts are sampled inside the step, and Python calls the jitted step once a step on all cores. It shares no
-code with factmem, and it must not change after its first measurement, for every ratio refers to it.
+Written the way one writes a transformer: tokens are embedded into a [batch, T, d] array, keys and
+values are computed for every position with einsum, softmax runs over positions, optax's Adam
+updates the weights, prompts are sampled inside the step, and Python calls the jitted step once a
+step on all cores. It shares no code with factmem, and it must not change after its first
+measurement, for every ratio refers to it.
 
-Conventions of the paper's experiments: separate frozen Gaussian tables, scores divided by sqrt(d_h), an MLP
-with a bias, cross-entropy over the answers.
+Conventions of the paper's experiments: separate frozen Gaussian tables, scores divided by
+sqrt(d_h), an MLP with a bias, cross-entropy over the answers.
 """
 
 from typing import NamedTuple

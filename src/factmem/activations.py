@@ -40,7 +40,7 @@ class Relu:
 
 @dataclass(frozen=True)
 class HermitePolynomial:
-    """σ(x) = Σ_k c_k h_k(x) with orthonormal Hermite polynomials h_k: the activation of the theorems.
+    """σ(x) = Σ_k c_k h_k(x) with orthonormal Hermite h_k: the activation of the theorems.
 
     Args:
         coefficients: c_0 … c_q.

@@ -38,7 +38,7 @@ def orthonormal(key: Key[Array, ""], count: int, dim: int) -> Float[Array, "{cou
         )
     q, r = jnp.linalg.qr(jr.normal(key, _shape(count, dim)).T)
     # QR alone is not uniform: its signs are fixed by convention, so give them back.
-    return (q * jnp.sign(jnp.diagonal(r))).T
+    return (q * jnp.sign(jnp.diagonal(r))[None, :]).T
 
 
 class Overlaps(NamedTuple):
@@ -73,5 +73,7 @@ def overlaps(vectors: Float[Array, "count dim"]) -> Overlaps:
 
 def _shape(count: int, dim: int) -> tuple[int, int]:
     if count < 1 or dim < 1:
-        raise FactmemError(f"embeddings need at least one vector and one dimension, not {count} × {dim}")
+        raise FactmemError(
+            f"embeddings need at least one vector and one dimension, not {count} × {dim}"
+        )
     return count, dim

@@ -4,7 +4,7 @@ __all__ = ["FactTableError", "FactmemError", "TensorFileError", "visible"]
 
 
 class FactmemError(ValueError):
-    """What was asked for cannot be done; the message says what was wrong and what would be right."""
+    """What was asked for cannot be done; the message says why, and what would be right."""
 
 
 class FactTableError(FactmemError):
@@ -12,7 +12,7 @@ class FactTableError(FactmemError):
 
 
 class TensorFileError(FactmemError):
-    """A file of tensors that is damaged, foreign, of the wrong shape or holds numbers that are not finite."""
+    """A file of tensors that is damaged, foreign, misshapen or not finite throughout."""
 
 
 def visible(text: str, limit: int = 60) -> str:

@@ -1,4 +1,4 @@
-"""Tensors on disk: safetensors with the configuration as JSON in the header, written whole or not at all."""
+"""Tensors on disk: safetensors with the configuration as JSON in the header, written whole."""
 
 import contextlib
 import json
@@ -25,7 +25,9 @@ def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
     The bytes go to a temporary name in the same folder, reach the disk, and are renamed.
     """
     path = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:80]}.", suffix=".part")
+    handle, temporary = tempfile.mkstemp(
+        dir=path.parent, prefix=f".{path.name[:80]}.", suffix=".part"
+    )
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
@@ -77,7 +79,9 @@ def load_tensors(
             metadata = file.metadata() or {}
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     except (SafetensorError, TypeError, ValueError, KeyError, AttributeError, OSError) as error:
-        raise TensorFileError(f"{name} is not a whole safetensors file ({visible(str(error))})") from None
+        raise TensorFileError(
+            f"{name} is not a whole safetensors file ({visible(str(error))})"
+        ) from None
     config = _read_header(name, metadata, kind)
     for key, array in tensors.items():
         _check_finite(key, array, f"in {name}")
@@ -86,7 +90,9 @@ def load_tensors(
 
 def _read_header(name: str, metadata: Mapping[str, str], kind: str) -> dict[str, Any]:
     if _HEADER not in metadata:
-        raise TensorFileError(f"{name} was not written by factmem: its header has no '{_HEADER}' entry")
+        raise TensorFileError(
+            f"{name} was not written by factmem: its header has no '{_HEADER}' entry"
+        )
     try:
         header = json.loads(metadata[_HEADER])
         found, config = header["kind"], header["config"]

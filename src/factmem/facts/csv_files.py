@@ -18,9 +18,9 @@ _COLUMNS = ("subject", "relation", "answer")
 def read_csv(path: str | os.PathLike[str]) -> FactTable:
     """Reads a table of facts from a CSV file.
 
-    UTF-8, with or without a byte-order mark. The first row names the columns; subject, relation and answer
-    may stand in any order, and other columns are passed over. Names are taken exactly as they
-    stand. A row that comes twice is one fact; empty lines are passed over.
+    UTF-8, with or without a byte-order mark. The first row names the columns; subject, relation
+    and answer may stand in any order, and other columns are passed over. Names are taken exactly
+    as they stand. A row that comes twice is one fact; empty lines are passed over.
 
     Raises:
         FactTableError: with the file's name and the line that is wrong.

@@ -53,7 +53,7 @@ class PromptDistribution(eqx.Module):
     fact_subjects: Int[Array, " facts"]
     fact_relations: Int[Array, " facts"]
     fact_answers: Int[Array, " facts"]
-    thresholds: UInt32[Array, " facts-1"] | None
+    thresholds: UInt32[Array, " thresholds"] | None
     vocabulary: Vocabulary = eqx.field(static=True)
     length: int = eqx.field(static=True)
 
@@ -85,7 +85,7 @@ class PromptDistribution(eqx.Module):
             raise FactmemError(f"prompts need at least one noise token to draw from, not {noise}")
         if length < 3:
             raise FactmemError(
-                f"a prompt holds a subject, a relation and EOS: its length is 3 or more, not {length}"
+                f"a prompt holds subject, relation and EOS: its length is at least 3, not {length}"
             )
         vocabulary = Vocabulary(table.subjects, table.relations, noise, table.answers)
         subjects, relations, answers = (jnp.asarray(ids) for ids in table.fact_ids)
@@ -97,7 +97,9 @@ class PromptDistribution(eqx.Module):
         """How many facts can be asked for."""
         return self.fact_subjects.shape[0]
 
-    def sample(self, key: Key[Array, ""], batch: int, *, form: Literal["tokens", "counts"]) -> Prompts:
+    def sample(
+        self, key: Key[Array, ""], batch: int, *, form: Literal["tokens", "counts"]
+    ) -> Prompts:
         """A batch of independent questions."""
         fact_key, content_key = jr.split(key)
         return self.ask(content_key, self.draw_facts(fact_key, batch), form=form)
@@ -126,7 +128,9 @@ class PromptDistribution(eqx.Module):
         place = jnp.searchsorted(self.thresholds, drawn, side="right")
         return place.astype(jnp.int32)
 
-    def tokens(self, key: Key[Array, ""], facts: Int[Array, " batch"]) -> Int[Array, "batch length"]:
+    def tokens(
+        self, key: Key[Array, ""], facts: Int[Array, " batch"]
+    ) -> Int[Array, "batch length"]:
         """The prompts of the given facts, token by token."""
         batch = facts.shape[0]
         noise_key, first_key, second_key = jr.split(key, 3)
@@ -184,7 +188,7 @@ def _uniform(key: Key[Array, ""], rows: int, columns: int, size: int) -> Int[Arr
 
 def _thresholds(
     table: FactTable, subject_power: float, relation_power: float
-) -> UInt32[Array, " facts-1"] | None:
+) -> UInt32[Array, " thresholds"] | None:
     """The cumulative distribution of p as 32-bit whole numbers, or None where p is uniform.
 
     Whole numbers, because a float32 cumulative sum over a million facts is wrong by more than

@@ -22,8 +22,8 @@ _LONGEST_NAME: Final = 100_000
 class FactTable:
     """A function a*: subjects × relations → answers, which may leave questions open.
 
-    Ids are places in the sorted order of the names (for tables that are read) or in the order of the
-    construction (for those that are drawn), so a table does not depend on the order of its rows.
+    Ids are places in the sorted order of the names (for tables that are read) or in the order of
+    the construction (for those that are drawn): a table does not depend on the order of its rows.
 
     Args:
         answer_of: a*(s, r) as an id, [subjects, relations]; `MISSING` where there is no fact.
@@ -132,7 +132,7 @@ class FactTable:
         return cls(grid, tuple(subject_names), tuple(relation_names), tuple(answer_names))
 
     def records(self) -> Iterator[tuple[str, str, str]]:
-        """Every fact as a (subject, relation, answer) triple of names, by subject, then relation."""
+        """Every fact as a (subject, relation, answer) triple of names, ordered by id."""
         for s, r, a in zip(*self.fact_ids, strict=True):
             yield self.subject_names[s], self.relation_names[r], self.answer_names[a]
 

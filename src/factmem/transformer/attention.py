@@ -37,6 +37,7 @@ Attended = Float[Array, "batch heads head_dim"]
 # inputs to fewer bits.
 _product = partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
 
+
 def attend(
     counts: Counts, scores: Scores, values: Values, *, tolerance: float | None = None
 ) -> Attended:
@@ -80,20 +81,16 @@ def _forward(
 ) -> tuple[Attended, _Saved]:
     """Attention, and what its derivative needs, both counted from the reference in the latter."""
     del tolerance
-    reference = values[-1]
+    reference = values[-1:]
     moved = values - reference
     shared, totals = _shared_form(counts, scores, moved)
     in_range = jnp.min(totals) > _least_total(scores.dtype)
-    attended = jax.lax.cond(
-        in_range, lambda: shared, lambda: _own_form(counts, scores, moved)
-    )
+    attended = jax.lax.cond(in_range, lambda: shared, lambda: _own_form(counts, scores, moved))
     saved = _Saved(counts, scores, moved, attended, totals, in_range)
     return attended + reference, saved
 
 
-def _backward(
-    tolerance: float, saved: _Saved, gradient: Attended
-) -> tuple[None, Scores, Values]:
+def _backward(tolerance: float, saved: _Saved, gradient: Attended) -> tuple[None, Scores, Values]:
     *shared, error = _shared_gradient(saved, gradient)
     trusted = saved.in_range & (error <= tolerance)
     of_scores, of_values = jax.lax.cond(
@@ -107,7 +104,7 @@ def _backward(
 _attend.defvjp(_forward, _backward)
 
 
-# ---- the shared form -------------------------------------------------------------------------------
+# ---- the shared form -----------------------------------------------------------------------------
 
 
 def _shared_form(
@@ -122,9 +119,7 @@ def _shared_form(
     return sums[:, :, 1:] / totals[:, :, None], totals
 
 
-def _shared_gradient(
-    saved: _Saved, gradient: Attended
-) -> tuple[Scores, Values, Float[Array, ""]]:
+def _shared_gradient(saved: _Saved, gradient: Attended) -> tuple[Scores, Values, Float[Array, ""]]:
     """Derivatives for scores and values, and the relative rounding error of the former.
 
     By d(n/t) = (dn − a·dt)/t; a plain division would overflow on the way to it.
@@ -152,7 +147,7 @@ def _shared_weights(scores: Scores) -> Scores:
     them vanish, nor so small that they vanish themselves. The difference is taken exactly, as a
     sum of two floats (Knuth's TwoSum): rounded at 100 nats, it would cost two digits of a weight.
     """
-    shift = jnp.max(scores, axis=0) - _headroom(scores.dtype)
+    shift = jnp.max(scores, axis=0, keepdims=True) - _headroom(scores.dtype)
     difference = scores - shift
     kept = difference + shift
     lost = (scores - kept) - (shift - (kept - difference))
@@ -164,10 +159,10 @@ def _headroom(dtype: jnp.dtype) -> float:
     return 0.45 * log(float(jnp.finfo(dtype).max))
 
 
-def _least_total(dtype: jnp.dtype) -> Float[Array, ""]:
+def _least_total(dtype: jnp.dtype) -> float:
     """The smallest denominator in which terms that matter to the last digit do not underflow."""
     info = jnp.finfo(dtype)
-    return info.tiny / info.eps**1.25
+    return float(info.tiny) / float(info.eps) ** 1.25
 
 
 def _rounding_error(
@@ -186,7 +181,7 @@ def _rounding_error(
     return 2 * info.eps * (terms + parts)
 
 
-# ---- the own form ----------------------------------------------------------------------------------
+# ---- the own form --------------------------------------------------------------------------------
 
 
 def _own_form(counts: Counts, scores: Scores, values: Values) -> Attended:
@@ -218,6 +213,7 @@ def _own_gradient(
 
 def _shares(counts: Counts, scores: Float[Array, " tokens"]) -> Float[Array, "batch tokens"]:
     """The softmax of one head over every prompt's tokens: C(z) exp(s(z)) / Σ C exp(s)."""
-    present = jnp.where(counts > 0, scores, -jnp.inf)
-    weights = counts * jnp.exp(present - jnp.max(present, axis=1, keepdims=True))
+    present = jnp.where(counts > 0, scores[None, :], -jnp.inf)
+    weights = jnp.exp(present - jnp.max(present, axis=1, keepdims=True))
+    weights = weights * counts.astype(scores.dtype)
     return weights / jnp.sum(weights, axis=1, keepdims=True)

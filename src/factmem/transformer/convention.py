@@ -34,9 +34,7 @@ class Convention:
             raise FactmemError("a convention is three truth values and 'sphere' or 'gaussian'")
 
 
-THEORY = Convention(
-    shared_table=True, scaled_scores=False, mlp_bias=False, embedding="sphere"
-)
+THEORY = Convention(shared_table=True, scaled_scores=False, mlp_bias=False, embedding="sphere")
 """Sections 4 and 5 of the paper: φ on the unit sphere, argmax over z in V of φ(z)ᵀ F(X)."""
 
 EXPERIMENTS = Convention(

@@ -22,14 +22,14 @@ def attend_by_position(
     arithmetic, and keeps the digits of the gradient when one position takes nearly everything.
     """
     strongest = values[jnp.argmax(scores)]
-    return strongest + jax.nn.softmax(scores) @ (values - strongest)
+    return strongest + jax.nn.softmax(scores) @ (values - strongest[None, :])
 
 
 def dense_logits(model: Transformer, tokens: Int[Array, " length"]) -> Float[Array, " outputs"]:
     """The logits of one prompt, from its tokens in their places.
 
-        attn(X; K, Q, V) = V Xᵀ softmax(X Kᵀ Q x_T)
-        F_MHSA(X) = Σ_h O_hᵀ attn(X; K_h, Q_h, V_h)
+    attn(X; K, Q, V) = V Xᵀ softmax(X Kᵀ Q x_T)
+    F_MHSA(X) = Σ_h O_hᵀ attn(X; K_h, Q_h, V_h)
     """
     x = model.embeddings.tokens[tokens]
     weights = model.weights

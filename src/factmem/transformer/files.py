@@ -1,4 +1,4 @@
-"""Transformers on disk: safetensors, with shape, vocabulary, convention and activation in the header."""
+"""Transformers on disk: safetensors, with everything but the numbers in the header."""
 
 import os
 from dataclasses import asdict
@@ -87,7 +87,8 @@ def _array(name: str, found: np.ndarray | None, size: tuple[int, ...] | None) ->
         return None
     if not np.issubdtype(found.dtype, np.floating):
         raise FactmemError(f"tensor '{name}' holds {found.dtype}, not floating-point numbers")
-    array = jnp.asarray(found)
-    if not jnp.isfinite(array).all():  # a float64 file may hold more than float32 can
+    with np.errstate(over="ignore"):  # a float64 file may hold more than float32 can
+        array = jnp.asarray(found)
+    if not jnp.isfinite(array).all():
         raise FactmemError(f"tensor '{name}' holds numbers beyond the range of {array.dtype}")
     return array

@@ -24,7 +24,16 @@ from factmem.facts.vocabulary import Vocabulary
 from factmem.transformer.attention import attend
 from factmem.transformer.convention import EXPERIMENTS, Convention
 
-__all__ = ["Embeddings", "Shape", "Transformer", "Weights", "accuracy", "array_shapes", "cross_entropy", "draw_weights"]
+__all__ = [
+    "Embeddings",
+    "Shape",
+    "Transformer",
+    "Weights",
+    "accuracy",
+    "array_shapes",
+    "cross_entropy",
+    "draw_weights",
+]
 
 
 @dataclass(frozen=True)
@@ -230,7 +239,9 @@ class Transformer(eqx.Module):
         return self.embeddings.tokens[: self.vocabulary.prompt_tokens]
 
 
-def draw_weights(key: Key[Array, ""], shape: Shape, convention: Convention = EXPERIMENTS) -> Weights:
+def draw_weights(
+    key: Key[Array, ""], shape: Shape, convention: Convention = EXPERIMENTS
+) -> Weights:
     """Random weights as the authors' experiments start; see `Transformer.draw`."""
     q, k, v, o, w_in, w_out = jr.split(key, 6)
     per_head = (shape.heads, shape.head_dim, shape.dim)
@@ -263,7 +274,9 @@ def accuracy(
     return jnp.mean(predictions == model.targets(answers))
 
 
-def _lecun(key: Key[Array, ""], shape: tuple[int, int], fan_in: int) -> Float[Array, "rows columns"]:
+def _lecun(
+    key: Key[Array, ""], shape: tuple[int, int], fan_in: int
+) -> Float[Array, "rows columns"]:
     """Normal entries cut off at two standard deviations, scaled to the variance 1/fan_in."""
     spread_when_cut = 0.87962566103423978
     return jr.truncated_normal(key, -2.0, 2.0, shape) * (max(fan_in, 1) ** -0.5 / spread_when_cut)

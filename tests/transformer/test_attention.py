@@ -1,0 +1,223 @@
+"""Attention over counts is attention over positions: same loss, same gradients, at any spread."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from factmem.facts import FactTable, PromptDistribution
+from factmem.transformer import attend, attend_by_position
+from factmem.transformer.attention import _shared_weights
+
+BATCH, HEADS, HEAD_DIM, OUTPUTS = 64, 4, 3, 7
+# Nine noise tokens in seven places: most prompts repeat some.
+ASKED = PromptDistribution.of(FactTable.random(12, 6, 4), noise=9, length=10)
+TOKENS = ASKED.vocabulary.prompt_tokens
+EOS = ASKED.vocabulary.eos
+
+
+def attend_densely(tokens, scores, values):
+    """The form of the equations on gathered tables: [batch, T, heads] scores and values."""
+    over_heads = jax.vmap(attend_by_position, in_axes=(1, 1))
+    return jax.vmap(lambda prompt: over_heads(scores[prompt], values[prompt]))(tokens)
+
+
+def loss(attended, readout, labels):
+    logits = attended.reshape(attended.shape[0], -1) @ readout
+    return jnp.mean(jax.nn.logsumexp(logits, axis=1) - logits[jnp.arange(BATCH), labels])
+
+
+@jax.jit
+def by_counts(counts, scores, values, readout, labels):
+    of = lambda s, v: loss(attend(counts, s, v), readout, labels)  # noqa: E731
+    return jax.value_and_grad(of, argnums=(0, 1))(scores, values)
+
+
+@jax.jit
+def by_position(tokens, scores, values, readout, labels):
+    of = lambda s, v: loss(attend_densely(tokens, s, v), readout, labels)  # noqa: E731
+    return jax.value_and_grad(of, argnums=(0, 1))(scores, values)
+
+
+def assert_agree(found, expected, tolerance):
+    """Equal up to a share of the largest entry, or to the smallest numbers that this type has."""
+    info = np.finfo(np.asarray(expected).dtype)
+    assert np.isfinite(found).all()
+    largest = float(np.abs(expected).max())
+    worst = float(np.abs(np.asarray(found) - np.asarray(expected)).max())
+    assert worst <= tolerance * largest + float(info.tiny) / float(info.eps)
+
+
+def score_table(pattern, spread, shape):
+    """A [tokens, heads] table of scores whose spread is as given, from numbers in [0, 1]."""
+    scores = shape.copy()
+    if pattern == "idle":  # EOS above everything
+        scores = np.minimum(spread, 3) * shape
+        scores[EOS] = spread
+    elif pattern == "denoiser":  # some tokens above EOS, EOS above all others
+        scores = np.minimum(spread, 3) * shape
+        scores[:6] += spread
+        scores[EOS] = spread / 2
+    elif pattern == "two levels":
+        scores = spread * np.round(shape)
+    else:
+        scores = spread * shape
+    return scores
+
+
+def compare(dtype, tolerance, seed, pattern, spread, shape):
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=(TOKENS, HEADS, HEAD_DIM)).astype(dtype)
+    readout = rng.normal(size=(HEADS * HEAD_DIM, OUTPUTS)).astype(dtype)
+    labels = rng.integers(OUTPUTS, size=BATCH)
+    scores = score_table(pattern, spread, shape).astype(dtype)
+    tokens = ASKED.sample(jr.key(seed), BATCH, form="tokens").content
+    counts = ASKED.sample(jr.key(seed), BATCH, form="counts").content
+    found, found_gradients = by_counts(counts, scores, values, readout, labels)
+    expected, gradients = by_position(tokens, scores, values, readout, labels)
+    assert found.dtype == dtype
+    assert_agree(found, expected, tolerance)
+    for ours, theirs in zip(found_gradients, gradients, strict=True):
+        assert_agree(ours, theirs, tolerance)
+    event(f"score gradient about 2^{np.frexp(np.abs(gradients[0]).max())[1] // 20 * 20}")
+
+
+patterns = st.sampled_from(["any", "idle", "denoiser", "two levels"])
+spreads = st.one_of(st.floats(0, 1000), st.floats(0, 30))
+seeds = st.integers(0, 10_000)
+random_shapes = seeds.map(lambda seed: np.random.RandomState(seed).uniform(size=(TOKENS, HEADS)))
+drawn_shapes = arrays(np.float64, (TOKENS, HEADS), elements=st.floats(0, 1))
+
+
+@given(seeds, patterns, spreads, random_shapes)
+def test_counts_and_positions_agree_in_float32(seed, pattern, spread, shape):
+    compare(np.float32, 1e-5, seed, pattern, spread, shape)
+
+
+@given(seeds, patterns, spreads, random_shapes)
+def test_counts_and_positions_agree_in_float64(seed, pattern, spread, shape):
+    with jax.enable_x64(True):
+        compare(np.float64, 1e-10, seed, pattern, spread, shape)
+
+
+@given(seeds, spreads, drawn_shapes)
+def test_counts_and_positions_agree_on_tables_with_many_equal_scores(seed, spread, shape):
+    compare(np.float32, 1e-5, seed, "any", spread, shape)
+
+
+def brute_force(counts, scores, values):
+    """Softmax over the written-out prompt, one number at a time, in plain float64."""
+    attended = np.zeros((len(counts), scores.shape[1], values.shape[2]))
+    for b, row in enumerate(counts):
+        prompt = [z for z, times in enumerate(row) for _ in range(times)]
+        for h in range(scores.shape[1]):
+            weights = np.array([np.exp(scores[z, h] - scores[prompt, h].max()) for z in prompt])
+            attended[b, h] = weights @ values[prompt, h] / weights.sum()
+    return attended
+
+
+@pytest.mark.parametrize("spread", [0, 1, 30, 100, 200, 1000])
+def test_attention_is_softmax_over_the_written_out_prompt(spread):
+    rng = np.random.default_rng(spread)
+    counts = np.asarray(ASKED.sample(jr.key(spread), 8, form="counts").content)
+    scores = (spread * rng.uniform(size=(TOKENS, 2))).astype(np.float32)
+    values = rng.normal(size=(TOKENS, 2, HEAD_DIM)).astype(np.float32)
+    expected = brute_force(counts, scores.astype(float), values.astype(float))
+    found = attend(jnp.asarray(counts), jnp.asarray(scores), jnp.asarray(values))
+    assert np.abs(found - expected).max() < 2e-6
+
+
+def test_gradients_are_those_of_finite_differences(float64):
+    rng = np.random.default_rng(0)
+    counts = np.asarray(ASKED.sample(jr.key(0), 8, form="counts").content)
+    scores = 4 * rng.uniform(size=(TOKENS, 2))
+    values = rng.normal(size=(TOKENS, 2, HEAD_DIM))
+    weight = rng.normal(size=(8, 2, HEAD_DIM))
+
+    def total(s, v):
+        return float((brute_force(counts, s, v) * weight).sum())
+
+    _, pull = jax.vjp(partial(attend, jnp.asarray(counts)), *map(jnp.asarray, (scores, values)))
+    of_scores, of_values = pull(jnp.asarray(weight))
+    step = 1e-6
+    for place in [(0, 0), (7, 1), (EOS, 0), (20, 1)]:
+        moved = np.zeros_like(scores)
+        moved[place] = step
+        slope = (total(scores + moved, values) - total(scores - moved, values)) / (2 * step)
+        assert float(of_scores[place]) == pytest.approx(slope, rel=1e-6, abs=1e-8)
+    for place in [(0, 0, 1), (EOS, 1, 2), (20, 0, 0)]:
+        moved = np.zeros_like(values)
+        moved[place] = step
+        slope = (total(scores, values + moved) - total(scores, values - moved)) / (2 * step)
+        assert float(of_values[place]) == pytest.approx(slope, rel=1e-6, abs=1e-8)
+
+
+@pytest.mark.parametrize("spread", [5, 60, 300])
+def test_both_forms_answer_alike_and_the_tolerance_chooses(spread):
+    rng = np.random.default_rng(spread)
+    counts = ASKED.sample(jr.key(0), BATCH, form="counts").content
+    scores = (spread * rng.uniform(size=(TOKENS, HEADS))).astype(np.float32)
+    values = jnp.asarray(rng.normal(size=(TOKENS, HEADS, HEAD_DIM)), jnp.float32)
+
+    def gradient(tolerance):
+        total = lambda s: jnp.sum(attend(counts, s, values, tolerance=tolerance) ** 2)  # noqa: E731
+        return jax.grad(total)(jnp.asarray(scores))
+
+    always_own, never_own = gradient(0.0), gradient(np.inf)
+    assert_agree(never_own, always_own, 1e-4)
+    if spread < 100:
+        assert not np.array_equal(always_own, never_own)
+
+
+def test_attention_that_settled_on_one_token_keeps_the_digits_of_its_gradient():
+    # 1 − p is 1e-13 here: a plain float32 softmax returns noise of 1e-9 instead of the gradient.
+    rng = np.random.default_rng(0)
+    counts = ASKED.sample(jr.key(0), BATCH, form="counts").content
+    scores = rng.uniform(size=(TOKENS, 1)).astype(np.float32)
+    scores[:6] += 60
+    scores[EOS] += 30
+    values = rng.normal(size=(TOKENS, 1, HEAD_DIM)).astype(np.float32)
+    found = jax.grad(lambda s: jnp.sum(attend(counts, s, jnp.asarray(values))))(jnp.asarray(scores))
+    with jax.enable_x64(True):
+        wide = jnp.asarray(values, np.float64)
+        exact = jax.grad(lambda s: jnp.sum(attend(counts, s, wide)))(
+            jnp.asarray(scores, np.float64)
+        )
+        exact = np.asarray(exact)
+    assert 0 < np.abs(exact).max() < 1e-8
+    assert np.abs(np.asarray(found) - exact).max() < 1e-5 * np.abs(exact).max()
+
+
+def test_weights_are_exact_to_the_last_digits_far_below_the_best_score():
+    scores = np.linspace(-70, 30, 1001, dtype=np.float32)[:, None]
+    weights = np.asarray(_shared_weights(jnp.asarray(scores)), np.float64)
+    logs = np.log(weights) - np.log(weights[-1])
+    exact = scores.astype(np.float64) - 30
+    assert np.abs(logs - exact).max() < 4e-7
+
+
+def test_a_stack_of_runs_gives_what_each_run_gives():
+    rng = np.random.default_rng(0)
+    counts = ASKED.sample(jr.key(0), BATCH, form="counts").content
+    spreads_of_runs = np.array([1.0, 50.0, 800.0])
+    scores = rng.uniform(size=(3, TOKENS, HEADS)) * spreads_of_runs[:, None, None]
+    scores = jnp.asarray(scores, jnp.float32)
+    values = jnp.asarray(rng.normal(size=(3, TOKENS, HEADS, HEAD_DIM)), jnp.float32)
+    gradient = jax.grad(lambda s, v: jnp.sum(attend(counts, s, v) ** 2), argnums=(0, 1))
+    stacked = jax.vmap(gradient)(scores, values)
+    for run in range(3):
+        for one, many in zip(gradient(scores[run], values[run]), stacked, strict=True):
+            assert_agree(many[run], one, 1e-5)
+
+
+def test_undefined_scores_give_undefined_attention_not_a_wrong_number():
+    counts = ASKED.sample(jr.key(0), BATCH, form="counts").content
+    values = jnp.ones((TOKENS, 1, 1))
+    attended = attend(counts, jnp.full((TOKENS, 1), jnp.nan), values)
+    assert jnp.isnan(attended).all()
