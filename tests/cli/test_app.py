@@ -8,7 +8,6 @@ import sys
 import pytest
 from cyclopts import App
 
-import factmem.cli.app as app_module
 from factmem.cli import main
 from factmem.cli.answer import Answer, Output
 from factmem.cli.app import app
@@ -77,25 +76,16 @@ def test_what_the_parser_refuses(capsys, arguments, message):
 
 
 @pytest.fixture
-def command(monkeypatch):
+def command():
     """Registers a command that does as the test says, beside the real ones."""
 
     def register(act):
-        trial = app_module.App(
-            name="factmem",
-            result_action="return_value",
-            exit_on_error=False,
-            print_error=False,
-            suppress_keyboard_interrupt=False,
-        )
-
-        @trial.command
+        @app.command
         def trial_command(*, number: int = 0, output: Output = Output()):
             return act(number, output)
 
-        monkeypatch.setattr(app_module, "app", trial)
-
-    return register
+    yield register
+    del app["trial-command"]
 
 
 def raising(error):

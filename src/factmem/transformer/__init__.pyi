@@ -1,3 +1,4 @@
+from .attention import TRAINING_TOLERANCE as TRAINING_TOLERANCE
 from .attention import attend as attend
 from .convention import EXPERIMENTS as EXPERIMENTS
 from .convention import THEORY as THEORY

@@ -190,9 +190,11 @@ class Transformer(eqx.Module):
         """V_h φ(z): what every head would read from every token."""
         return jnp.einsum("zd,hkd->zhk", self._prompt_embeddings, self.weights.value)
 
-    def attention(self, counts: Int[Array, "batch tokens"]) -> Float[Array, "batch dim"]:
-        """F_MHSA: what the heads together write."""
-        attended = attend(counts, self.scores(), self.values())
+    def attention(
+        self, counts: Int[Array, "batch tokens"], *, tolerance: float | None = None
+    ) -> Float[Array, "batch dim"]:
+        """F_MHSA: what the heads together write. `attend` explains the tolerance."""
+        attended = attend(counts, self.scores(), self.values(), tolerance=tolerance)
         return jnp.einsum("bhk,hkd->bd", attended, self.weights.output)
 
     def with_mlp(self, x: Float[Array, "*batch dim"]) -> Float[Array, "*batch dim"]:
@@ -205,13 +207,17 @@ class Transformer(eqx.Module):
             hidden = hidden + jnp.broadcast_to(self.weights.mlp_bias, hidden.shape)
         return x + self.activation(hidden) @ self.weights.mlp_out
 
-    def __call__(self, counts: Int[Array, "batch tokens"]) -> Float[Array, "batch dim"]:
+    def __call__(
+        self, counts: Int[Array, "batch tokens"], *, tolerance: float | None = None
+    ) -> Float[Array, "batch dim"]:
         """F_TF: what stands at the last position before it is decoded."""
-        return self.with_mlp(self.attention(counts))
+        return self.with_mlp(self.attention(counts, tolerance=tolerance))
 
-    def logits(self, counts: Int[Array, "batch tokens"]) -> Float[Array, "batch outputs"]:
+    def logits(
+        self, counts: Int[Array, "batch tokens"], *, tolerance: float | None = None
+    ) -> Float[Array, "batch outputs"]:
         """φ(z)ᵀ F_TF for every output."""
-        return self(counts) @ self.embeddings.outputs.T
+        return self(counts, tolerance=tolerance) @ self.embeddings.outputs.T
 
     def targets(self, answers: Int[Array, " batch"]) -> Int[Array, " batch"]:
         """Where answers stand among the outputs."""
@@ -257,11 +263,22 @@ def draw_weights(
 
 
 def cross_entropy(
-    model: Transformer, counts: Int[Array, "batch tokens"], answers: Int[Array, " batch"]
+    model: Transformer,
+    counts: Int[Array, "batch tokens"],
+    answers: Int[Array, " batch"],
+    *,
+    tolerance: float | None = None,
 ) -> Float[Array, ""]:
-    """The mean cross-entropy of the answers, in nats."""
+    """The mean cross-entropy of the answers, in nats.
+
+    Args:
+        model: what answers.
+        counts: the prompts' token counts.
+        answers: the right answers, as ids from 0.
+        tolerance: of the score gradients (see `attend`); `TRAINING_TOLERANCE` when training.
+    """
     losses = optax.softmax_cross_entropy_with_integer_labels(
-        model.logits(counts), model.targets(answers)
+        model.logits(counts, tolerance=tolerance), model.targets(answers)
     )
     return jnp.mean(losses)
 
