@@ -50,7 +50,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/forms.py
 
 docs: $(DOCS_STAMP)
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean:
 	rm -rf .venv site build dist .pytest_cache .ruff_cache .hypothesis
