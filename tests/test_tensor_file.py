@@ -102,6 +102,11 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path, monkeypatch)
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_missing_folder_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no such folder.*nowhere"):
+        write_whole(tmp_path / "nowhere" / "f", b"new")
+
+
 def test_a_written_file_is_as_readable_as_any_other(tmp_path):
     write_whole(tmp_path / "f", b"new")
     (tmp_path / "g").write_bytes(b"new")

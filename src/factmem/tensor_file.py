@@ -1,9 +1,9 @@
 """Tensors on disk: safetensors with the configuration as JSON in the header, written whole."""
 
-import contextlib
+import errno
 import json
 import os
-import tempfile
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,22 +25,17 @@ def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
     The bytes go to a temporary name in the same folder, reach the disk, and are renamed.
     """
     path = Path(path)
-    handle, temporary = tempfile.mkstemp(
-        dir=path.parent, prefix=f".{path.name[:80]}.", suffix=".part"
-    )
+    if not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(path.parent))
+    temporary = path.with_name(f".{path.name[:80]}.{secrets.token_hex(8)}.part")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with open(temporary, "xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        # mkstemp makes files that only their owner reads; a result is as readable as any new file.
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
         os.replace(temporary, path)
     except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
+        temporary.unlink(missing_ok=True)
         raise
 
 

@@ -68,6 +68,11 @@ def test_count_tokens_counts_repeats():
     assert counts.tolist() == [[1, 0, 3, 0], [2, 1, 0, 1]]
 
 
+def test_more_counts_than_can_be_numbered_are_refused():
+    with pytest.raises(FactmemError, match="too many"):
+        jax.eval_shape(lambda t: count_tokens(t, 3_000_000), jnp.zeros((1000, 4), jnp.int32))
+
+
 def test_places_of_subject_and_relation_are_uniform_over_distinct_pairs():
     length = 7
     asked = PromptDistribution.of(TABLE, length=length)

@@ -40,7 +40,7 @@ class PromptDistribution(eqx.Module):
     stand, so `counts` never draws places; with the same key it counts the tokens that `tokens`
     gives.
 
-    Example:
+    Examples:
         >>> import jax.random as jr
         >>> asked = PromptDistribution.of(FactTable.random(16, 4, 8), length=12)
         >>> asked.sample(jr.key(0), 5, form="counts").content.sum(axis=1).tolist()
@@ -166,6 +166,8 @@ class PromptDistribution(eqx.Module):
 def count_tokens(tokens: Int[Array, "batch length"], size: int) -> Int[Array, "batch {size}"]:
     """How often each of the tokens 0 … size − 1 stands in every row; no other token may."""
     batch, _ = tokens.shape
+    if batch * size > np.iinfo(np.int32).max:
+        raise FactmemError(f"{batch} prompts over {size} tokens are too many to count at once")
     flat = tokens + size * jnp.arange(batch, dtype=tokens.dtype)[:, None]
     # Measured against one-hot sums: as fast at 64 noise tokens, faster beyond, and not ∝ size.
     counts = jnp.zeros(batch * size, jnp.int32).at[flat.reshape(-1)].add(1)

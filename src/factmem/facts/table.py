@@ -30,7 +30,7 @@ class FactTable:
         subject_names, relation_names, answer_names: distinct names; numbered ones if left out.
             There may be more answers than the facts use.
 
-    Example:
+    Examples:
         >>> table = FactTable.from_records(
         ...     [("France", "capital", "Paris"), ("Japan", "capital", "Tokyo")])
         >>> table.facts, table.answers, table.association_bits

@@ -122,7 +122,7 @@ class Transformer(eqx.Module):
     Raises:
         FactmemError: an array has the wrong shape.
 
-    Example:
+    Examples:
         >>> import jax.random as jr
         >>> from factmem.facts import FactTable, PromptDistribution
         >>> asked = PromptDistribution.of(FactTable.random(16, 4, 8))

@@ -1,0 +1,15 @@
+"""The examples in docstrings run and give what they say."""
+
+import doctest
+from importlib import import_module
+
+import pytest
+
+MODULES = ["factmem.facts.table", "factmem.facts.prompts", "factmem.transformer.model"]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_in_docstrings_give_what_they_say(name):
+    outcome = doctest.testmod(import_module(name))
+    assert outcome.attempted > 0
+    assert outcome.failed == 0
