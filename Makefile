@@ -40,7 +40,7 @@ nightly: lint
 lint: $(STAMP)
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
-	$(BIN)/basedpyright src
+	$(BIN)/basedpyright --pythonpath $(BIN)/python src
 
 format: $(STAMP)
 	$(BIN)/ruff format
