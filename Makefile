@@ -53,4 +53,4 @@ docs: $(DOCS_STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean:
-	rm -rf .venv site build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) site build dist .pytest_cache .ruff_cache .hypothesis

@@ -5,6 +5,7 @@ import os
 import stat
 import struct
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
@@ -100,6 +101,39 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path, monkeypatch)
         write_whole(path, b"new")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_link_is_followed_and_rights_are_kept(tmp_path):
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_bytes(b"old")
+    target.chmod(0o600)
+    link.symlink_to(target)
+    write_whole(link, b"new")
+    assert link.is_symlink()
+    assert target.read_bytes() == b"new"
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+
+
+def test_what_is_no_file_is_written_to_not_replaced():
+    write_whole("/dev/null", b"new")
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+
+
+@pytest.mark.parametrize("name", ["é" * 120, "🙂" * 60])
+def test_long_names_are_no_obstacle(tmp_path, name):
+    write_whole(tmp_path / name, b"new")
+    assert (tmp_path / name).read_bytes() == b"new"
+
+
+def test_bfloat16_is_checked_too(tmp_path):
+    undefined = np.asarray(jnp.array([1.0, jnp.nan], jnp.bfloat16))
+    with pytest.raises(TensorFileError, match="NaN or infinite"):
+        save_tensors(tmp_path / "f", "thing", {}, {"a": undefined})
+
+
+def test_a_single_number_keeps_its_shape(tmp_path):
+    save_tensors(tmp_path / "f", "thing", {}, {"a": np.float32(2)})
+    assert load_tensors(tmp_path / "f", "thing")[1]["a"].shape == ()
 
 
 def test_a_missing_folder_is_named(tmp_path):

@@ -1,18 +1,19 @@
 """Activations σ of an MLP: ReLU, or a polynomial given by its Hermite coefficients."""
 
 from dataclasses import dataclass
-from math import factorial, isfinite, sqrt
+from math import sqrt
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
-from numpy.polynomial import hermite_e
 
 from factmem.errors import FactmemError
 
 __all__ = ["Activation", "HermitePolynomial", "Relu", "activation_from_config", "hermite"]
+
+_HIGHEST_DEGREE = 100
+_LARGEST_COEFFICIENT = 1e30
 
 
 def hermite(degree: int, x: Float[Array, "..."]) -> Float[Array, "..."]:
@@ -49,17 +50,21 @@ class HermitePolynomial:
     coefficients: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        if not self.coefficients or not all(isfinite(c) for c in self.coefficients):
-            raise FactmemError("a polynomial needs at least one coefficient, all of them finite")
+        coefficients = tuple(float(c) for c in self.coefficients)
+        object.__setattr__(self, "coefficients", coefficients)
+        if not 1 <= len(coefficients) <= _HIGHEST_DEGREE + 1:
+            raise FactmemError(f"a polynomial has a degree from 0 to {_HIGHEST_DEGREE}")
+        if not all(abs(c) <= _LARGEST_COEFFICIENT for c in coefficients):
+            raise FactmemError(f"coefficients are finite, up to {_LARGEST_COEFFICIENT}")
 
     def __call__(self, x: Float[Array, "..."]) -> Float[Array, "..."]:
-        """σ(x), entry by entry."""
-        return jnp.polyval(jnp.asarray(self._powers(), x.dtype), x)
-
-    def _powers(self) -> np.ndarray:
-        """Coefficients of x^q … x^0."""
-        scaled = [c / sqrt(factorial(k)) for k, c in enumerate(self.coefficients)]
-        return hermite_e.herme2poly(scaled)[::-1]
+        """σ(x), entry by entry, by h_{k+1} = (x h_k − √k h_{k−1}) / √(k+1)."""
+        before, here = jnp.zeros_like(x), jnp.ones_like(x)
+        total = self.coefficients[0] * here
+        for k, coefficient in enumerate(self.coefficients[1:]):
+            before, here = here, (x * here - sqrt(k) * before) / sqrt(k + 1)
+            total = total + coefficient * here
+        return total
 
     def config(self) -> dict[str, Any]:
         """JSON data from which `activation_from_config` makes this activation again."""

@@ -63,7 +63,7 @@ def overlaps(vectors: Float[Array, "count dim"]) -> Overlaps:
         raise FactmemError(f"overlaps need at least two vectors, not {count}")
 
     def of_row(row: Array) -> tuple[Array, Array]:
-        products = vectors @ vectors[row]
+        products = jnp.matmul(vectors, vectors[row], precision=jax.lax.Precision.HIGHEST)
         others = jnp.where(jnp.arange(count) == row, 0.0, products)
         return jnp.max(jnp.abs(others)), jnp.sum(others**2)
 

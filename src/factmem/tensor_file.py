@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import secrets
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,17 +23,23 @@ _HEADER = "factmem"
 def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
     """Writes a file so that a reader finds the old content or the new one, never a part.
 
-    The bytes go to a temporary name in the same folder, reach the disk, and are renamed.
+    The bytes go to a temporary name in the same folder, reach the disk, and are renamed. A link is
+    followed, a file keeps its rights, and what is no file (a pipe, /dev/null) is written to.
     """
-    path = Path(path)
+    path = Path(os.path.realpath(path))
     if not path.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(path.parent))
-    temporary = path.with_name(f".{path.name[:80]}.{secrets.token_hex(8)}.part")
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)
+        return
+    temporary = path.with_name(f".factmem-{secrets.token_hex(8)}.part")
     try:
         with open(temporary, "xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+        if path.exists():
+            shutil.copymode(path, temporary)
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -50,7 +57,7 @@ def save_tensors(
         config: JSON data.
         tensors: arrays by name. NaN and infinity are refused, for no reader would take them.
     """
-    arrays = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
+    arrays = {name: np.asarray(value, order="C") for name, value in tensors.items()}
     for name, array in arrays.items():
         _check_finite(name, array, "not saved")
     header = json.dumps({"kind": kind, "config": dict(config)}, allow_nan=False)
@@ -99,5 +106,6 @@ def _read_header(name: str, metadata: Mapping[str, str], kind: str) -> dict[str,
 
 
 def _check_finite(name: str, array: np.ndarray, where: str) -> None:
-    if np.issubdtype(array.dtype, np.inexact) and not np.isfinite(array).all():
+    # Not by numpy's list of floating types, which lacks bfloat16.
+    if array.dtype.kind not in "biu" and not np.isfinite(array).all():
         raise TensorFileError(f"tensor '{visible(name)}' {where}: it holds NaN or infinite numbers")

@@ -1,6 +1,7 @@
 """The error contract holds for every command: one line, exit code 2, nothing on stdout."""
 
 import errno
+import importlib.abc
 import os
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import sys
 import pytest
 from cyclopts import App
 
+import factmem.cli
 from factmem.cli import main
 from factmem.cli.answer import Answer, Output
 from factmem.cli.app import app
@@ -45,7 +47,7 @@ class TestEveryCommand:
         refused(capsys, [*command, "x", "--no\n\x1b[31m"])
 
     def test_a_misplaced_flag(self, capsys, command):
-        assert "flags stand after the command" in refused(capsys, ["--json", *command, "x"])
+        assert "flags stand after their command" in refused(capsys, ["--json", *command, "x"])
 
     def test_a_wrong_type(self, capsys, command):
         assert "maybe" in refused(capsys, [*command, "x", "--json=maybe"])
@@ -84,8 +86,13 @@ def command():
         def trial_command(*, number: int = 0, output: Output = Output()):
             return act(number, output)
 
+        @app.command
+        def needy_command(*, number: int, output: Output = Output()):
+            return act(number, output)
+
     yield register
     del app["trial-command"]
+    del app["needy-command"]
 
 
 def raising(error):
@@ -113,6 +120,16 @@ def test_a_number_that_is_none(capsys, command):
     command(lambda number, output: None)
     assert "--number" in refused(capsys, ["trial-command", "--number", "many"])
     assert "--number" in refused(capsys, ["trial-command", "--number"])
+    assert "--number" in refused(capsys, ["needy-command"])
+
+
+def test_memory_that_a_device_lacks(capsys, command):
+    command(raising(RuntimeError("RESOURCE_EXHAUSTED: out of memory")))
+    assert "not enough memory" in refused(capsys, ["trial-command"])
+
+
+def test_an_endless_message_is_cut(capsys):
+    assert len(refused(capsys, ["facts", "x" * 100_000])) < 1100
 
 
 def test_interruption_is_exit_code_130(capsys, command):
@@ -163,12 +180,13 @@ def test_names_that_the_terminal_cannot_show_are_escaped(tmp_path):
     assert "\\u65e5" in ran.stdout
 
 
-def test_a_reader_that_leaves_early_is_no_error(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_text("subject,relation,answer\ns,r,a\n")
+@pytest.mark.parametrize("arguments", [["facts", "t.csv"], ["--help"], ["facts", "--help"]])
+def test_a_reader_that_leaves_early_is_no_error(tmp_path, arguments):
+    (tmp_path / "t.csv").write_text("subject,relation,answer\ns,r,a\n")
     code = "from factmem.cli import run; run()"
     process = subprocess.Popen(
-        [sys.executable, "-c", code, "facts", str(path)],
+        [sys.executable, "-c", code, *arguments],
+        cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
@@ -176,3 +194,22 @@ def test_a_reader_that_leaves_early_is_no_error(tmp_path):
     assert process.stderr.read() == b""
     process.stderr.close()
     assert process.wait() in (0, 141)
+
+
+@pytest.mark.parametrize(("closed", "code"), [(">&-", 0), ("2>&-", 0), (">&- 2>&-", 0)])
+def test_closed_streams_are_no_fault(tmp_path, closed, code):
+    (tmp_path / "t.csv").write_text("subject,relation,answer\ns,r,a\n")
+    call = f'"{sys.executable}" -c "from factmem.cli import run; run()" facts t.csv {closed}'
+    assert subprocess.run(call, shell=True, cwd=tmp_path).returncode == code
+
+
+def test_an_early_interruption_is_exit_code_130(monkeypatch):
+    class Interrupted(importlib.abc.MetaPathFinder):
+        def find_spec(self, name, path, target=None):
+            if name == "factmem.cli.app":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "factmem.cli.app")
+    monkeypatch.delattr(factmem.cli, "app")
+    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
+    assert main(["facts", "x"]) == 130

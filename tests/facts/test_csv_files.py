@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.facts.test_table import fact_lists
 
 from factmem.errors import FactTableError
-from factmem.facts import FactTable, format_csv, parse_csv, read_csv, write_csv
+from factmem.facts import FactTable, csv_files, format_csv, parse_csv, read_csv, write_csv
 
 HEADER = b"subject,relation,answer\n"
 ONE = FactTable.from_records([("s", "r", "a")])
@@ -91,6 +91,7 @@ def test_names_may_contain_anything():
         (HEADER + b"s,r,a\n\xff\n", "line 3: this is not UTF-8"),
         ("subject,relation,answer\ns,r,a\n".encode("utf-16"), "line 1: this is not UTF-8"),
         (HEADER + b'"two\nlines",r,a\ns,r\n', "line 4: 2 cells"),
+        (b"subject,relation,answer\rs,r,a\r\xff", "line 3: this is not UTF-8"),
         (HEADER + b'"open,r,a\n', "line 2: "),
         (HEADER + b"x" * 200_000 + b",r,a\n", "line 2: "),
         (HEADER + b"x" * 120_000 + b",r,a\n", "line 2: .* longer than"),
@@ -99,6 +100,18 @@ def test_names_may_contain_anything():
 def test_what_is_no_table_is_refused_with_its_line(content, message):
     with pytest.raises(FactTableError, match=message):
         parse_csv(content)
+
+
+def test_a_small_file_cannot_ask_for_a_huge_table():
+    rows = b"".join(b"s%d,r%d,a\n" % (i, i) for i in range(11_000))
+    with pytest.raises(FactTableError, match="11000 subjects × 11000 relations"):
+        parse_csv(HEADER + rows)
+
+
+def test_a_file_without_end_is_refused(monkeypatch):
+    monkeypatch.setattr(csv_files, "_MOST_BYTES", 1000)
+    with pytest.raises(FactTableError, match="longer than 1000 bytes"):
+        read_csv("/dev/zero")
 
 
 def test_an_error_names_the_file(tmp_path):

@@ -68,6 +68,11 @@ def test_count_tokens_counts_repeats():
     assert counts.tolist() == [[1, 0, 3, 0], [2, 1, 0, 1]]
 
 
+def test_tokens_of_any_whole_type_are_counted():
+    tokens = jnp.array([[99, 99]] * 4, jnp.int8)
+    assert count_tokens(tokens, 100).sum(axis=1).tolist() == [2, 2, 2, 2]
+
+
 def test_more_counts_than_can_be_numbered_are_refused():
     with pytest.raises(FactmemError, match="too many"):
         jax.eval_shape(lambda t: count_tokens(t, 3_000_000), jnp.zeros((1000, 4), jnp.int32))
@@ -105,6 +110,13 @@ def test_any_two_noise_tokens_of_a_prompt_are_independent(noise):
         for j in range(i):
             observed = joint(drawn[:, i], drawn[:, j], noise, noise)
             assert_follows(observed.ravel(), np.full(noise**2, noise**-2.0))
+
+
+def test_noise_does_not_depend_on_the_fact():
+    asked = PromptDistribution.of(TABLE, noise=3, length=4)
+    prompts = asked.sample(jr.key(5), 60_000, form="counts")
+    noise = np.argmax(np.asarray(prompts.content)[:, 10:13], axis=1)
+    assert_follows(joint(prompts.facts, noise, 24, 3).ravel(), np.full(72, 1 / 72))
 
 
 @pytest.mark.parametrize("table", [TABLE, PARTIAL])

@@ -121,6 +121,8 @@ def test_a_table_cannot_be_changed_behind_its_back():
     assert table.answer_of[0, 0] == 0
     with pytest.raises(ValueError, match="read-only"):
         table.answer_of[0, 0] = 1
+    with pytest.raises(ValueError, match="read-only"):
+        table.fact_ids[2][0] = 1
 
 
 @pytest.mark.parametrize(
@@ -142,6 +144,8 @@ def test_a_table_cannot_be_changed_behind_its_back():
         (lambda: FactTable.from_records([("a" * 100_001, "b", "c")]), "longer than"),
         (lambda: FactTable.from_records([("a", "b", "c"), ("a", "b", "d")]), "two answers"),
         (lambda: FactTable.random(0, 1, 1), "at least one subject"),
+        (lambda: FactTable.random(10**5, 10**5, 1), "more than 100000000 questions"),
+        (lambda: FactTable.random(1, 1, 1, seed=-1), "a seed is"),
         (lambda: FactTable.structured(1, 1, -1), "at least one answer"),
     ],
 )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from factmem.activations import HermitePolynomial, Relu
 from factmem.errors import FactmemError
-from factmem.facts import FactTable, PromptDistribution
+from factmem.facts import FactTable, PromptDistribution, Vocabulary
 from factmem.transformer import (
     EXPERIMENTS,
     THEORY,
@@ -205,13 +205,12 @@ def test_accuracy_and_loss_of_a_model_that_knows_everything_and_one_that_knows_n
 
 
 def test_nothing_is_promoted_silently():
-    counts = ASKED.sample(jr.key(0), 8, form="counts").content
     for convention in CONVENTIONS:
         with jax.numpy_dtype_promotion("strict"):
+            ASKED.sample(jr.key(0), 8, form="tokens")
+            counts = ASKED.sample(jr.key(0), 8, form="counts").content
             model = model_of(0, convention, activation=SIGMA)
-            jax.grad(lambda w, m=model: jnp.sum(eqx.tree_at(lambda x: x.weights, m, w)(counts)))(
-                model.weights
-            )
+            jax.grad(loss_by_counts)(model.weights, model, counts, jnp.zeros(8, jnp.int32))
 
 
 @pytest.mark.parametrize(
@@ -231,14 +230,39 @@ def test_arrays_of_the_wrong_shape_are_refused():
 
 
 def test_a_convention_is_checked():
-    with pytest.raises(FactmemError, match="convention"):
-        Convention(True, False, False, embedding="cube") if not __debug__ else _cube()
-
-
-def _cube():
     # beartype would refuse the word first: go around it, as a file's header does.
     convention = object.__new__(Convention)
-    for name, value in (("shared_table", True), ("scaled_scores", False), ("mlp_bias", False)):
-        object.__setattr__(convention, name, value)
+    for name in ("shared_table", "scaled_scores", "mlp_bias"):
+        object.__setattr__(convention, name, True)
     object.__setattr__(convention, "embedding", "cube")
-    convention.__post_init__()
+    with pytest.raises(FactmemError, match="convention"):
+        convention.__post_init__()
+
+
+def test_no_two_random_arrays_are_related():
+    # Equal sizes everywhere, so that arrays drawn from one key would be equal up to a factor.
+    names = Vocabulary(subjects=4, relations=4, noise=7, answers=16)
+    model = Transformer.draw(jr.key(0), Shape(16, 1, 16, 16), names)
+    assert model.embeddings.tokens.shape == model.embeddings.answers.shape == (16, 16)
+    arrays = [a.ravel() for a in jax.tree.leaves(model) if a.size == 256]
+    assert len(arrays) == 8
+    correlations = np.corrcoef(np.stack(arrays)) - np.eye(8)
+    assert np.abs(correlations).max() < 0.3
+
+
+def test_embeddings_are_drawn_as_the_convention_says():
+    names = Vocabulary(subjects=100, relations=100, noise=100, answers=300)
+    theory = Embeddings.draw(jr.key(0), 8, names, THEORY)
+    assert np.linalg.norm(theory.tokens, axis=1) == pytest.approx(1, abs=1e-5)
+    experiments = Embeddings.draw(jr.key(0), 8, names, EXPERIMENTS)
+    for table in (experiments.tokens, experiments.answers):
+        lengths = np.linalg.norm(table, axis=1)
+        assert np.std(lengths) > 0.1
+        assert np.mean(lengths**2) == pytest.approx(1, abs=0.1)
+
+
+def test_a_model_that_gives_no_numbers_recalls_nothing():
+    model = model_of(0)
+    broken = eqx.tree_at(lambda m: m.weights.output, model, model.weights.output * jnp.nan)
+    counts = ASKED.sample(jr.key(0), 5, form="counts").content
+    assert accuracy(broken, counts, jnp.zeros(5, jnp.int32)) == 0

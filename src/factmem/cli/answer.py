@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 from cyclopts import Parameter
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ def plain(value: Any) -> Any:
     """The same data with JSON's own types; numbers that are not finite are null."""
     if isinstance(value, Mapping):
         return {str(key): plain(entry) for key, entry in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
+    if hasattr(value, "tolist"):  # numpy's numbers and arrays
         return plain(value.tolist())
     if isinstance(value, str | bool | int | None):
         return value

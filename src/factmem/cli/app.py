@@ -1,6 +1,5 @@
 """The program `factmem`: its commands, and the one place that turns errors into exit codes."""
 
-import io
 import os
 import sys
 import traceback
@@ -13,7 +12,7 @@ from factmem.cli.answer import Answer, emit
 from factmem.cli.facts import facts
 from factmem.errors import FactmemError, visible
 
-__all__ = ["app", "main", "run"]
+__all__ = ["app", "main"]
 
 BAD_INPUT = 2
 OUR_FAULT = 70
@@ -47,8 +46,9 @@ def main(arguments: Sequence[str]) -> int:
         return _refuse(_parser_message(error, arguments))
     except FactmemError as error:
         return _refuse(str(error))
-    except BrokenPipeError:
-        # The reader (`| head`) left. Give Python nothing more to flush into the closed pipe.
+    except (BrokenPipeError, SystemExit):
+        # The reader (`| head`) left; SystemExit is how rich says so when it prints the help.
+        # Give Python nothing more to flush into the closed pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return READER_GONE
     except OSError as error:
@@ -59,19 +59,12 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         sys.stderr.write("factmem: interrupted; what was finished is kept\n")
         return INTERRUPTED
-    except Exception:
+    except Exception as error:
+        if "RESOURCE_EXHAUSTED" in str(error):  # XLA's own way to say so
+            return _refuse("not enough memory for this size")
         traceback.print_exc()
         sys.stderr.write("factmem: this is a fault of factmem itself; please report it\n")
         return OUR_FAULT
-
-
-def run() -> None:
-    """The console script."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            # A name that this terminal's encoding lacks is shown as an escape, not as a crash.
-            stream.reconfigure(errors="backslashreplace")
-    sys.exit(main(sys.argv[1:]))
 
 
 def _refuse(message: str) -> int:
@@ -82,5 +75,5 @@ def _refuse(message: str) -> int:
 def _parser_message(error: CycloptsError, arguments: Sequence[str]) -> str:
     first = arguments[0] if arguments else ""
     if isinstance(error, UnknownCommandError) and first.startswith("-"):
-        return f"flags stand after the command: factmem COMMAND … {first}"
+        return f"no flag {first} here; flags stand after their command: factmem COMMAND … {first}"
     return f"{error} (factmem --help lists commands and flags)"

@@ -1,15 +1,15 @@
 """`factmem facts TABLE`: looks at a table of facts."""
 
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from factmem.cli.answer import Answer, Output
 from factmem.errors import FactTableError, visible
-from factmem.facts import FactTable, read_csv
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from factmem.facts import FactTable
 
 __all__ = ["facts"]
 
@@ -42,21 +42,21 @@ def facts(table: str, /, *, output: Output = Output()) -> Answer:
     return Answer(data, lambda: _shown(table, found), output)
 
 
-def _read(table: str) -> FactTable:
-    try:
-        return read_csv(Path(table))
-    except FileNotFoundError:
-        raise FactTableError(
-            f"there is no file '{table}'; TABLE is the path of a CSV with the columns "
-            f"subject, relation, answer"
-        ) from None
-    except ValueError as error:  # a path with a NUL character is not a path
-        if isinstance(error, FactTableError):
-            raise
-        raise FactTableError(f"'{table}' is not a path: {error}") from None
+def _read(table: str) -> "FactTable":
+    from factmem.facts import read_csv
+
+    if table and "\0" not in table:  # no path has these
+        try:
+            return read_csv(table)
+        except FileNotFoundError:
+            pass
+    raise FactTableError(
+        f"there is no file '{table}'; TABLE is the path of a CSV with the columns "
+        f"subject, relation, answer"
+    )
 
 
-def _shown(name: str, table: FactTable) -> "RenderableType":
+def _shown(name: str, table: "FactTable") -> "RenderableType":
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text

@@ -13,6 +13,7 @@ from factmem.tensor_file import write_whole
 __all__ = ["format_csv", "parse_csv", "read_csv", "write_csv"]
 
 _COLUMNS = ("subject", "relation", "answer")
+_MOST_BYTES = 2**30
 
 
 def read_csv(path: str | os.PathLike[str]) -> FactTable:
@@ -26,7 +27,8 @@ def read_csv(path: str | os.PathLike[str]) -> FactTable:
         FactTableError: with the file's name and the line that is wrong.
         OSError: the file cannot be opened.
     """
-    content = Path(path).read_bytes()
+    with open(path, "rb") as file:
+        content = file.read(_MOST_BYTES + 1)
     try:
         return parse_csv(content)
     except FactTableError as error:
@@ -56,7 +58,7 @@ def parse_csv(content: bytes) -> FactTable:
             )
     if not answers:
         raise FactTableError("line 1: there are column names, but no facts below them")
-    return FactTable.from_records((s, r, a) for (s, r), (a, _) in answers.items())
+    return FactTable.from_answers({question: answer for question, (answer, _) in answers.items()})
 
 
 def format_csv(table: FactTable) -> bytes:
@@ -72,10 +74,13 @@ def format_csv(table: FactTable) -> bytes:
 def _decoded(content: bytes) -> str:
     if not content:
         raise FactTableError("the file is empty; its first line should be subject,relation,answer")
+    if len(content) > _MOST_BYTES:
+        raise FactTableError(f"the file is longer than {_MOST_BYTES} bytes")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
+        before = content[: error.start].replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        line = before.count(b"\n") + 1
         raise FactTableError(f"line {line}: this is not UTF-8 text") from None
 
 

@@ -1,7 +1,8 @@
 """What is remembered: a table of facts, subjects × relations → answers."""
 
+import operator
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -16,6 +17,7 @@ MISSING: Final = -1
 """Stands in `FactTable.answer_of` where the table has no fact."""
 
 _LONGEST_NAME: Final = 100_000
+_MOST_QUESTIONS: Final = 10**8  # 400 MB of answers
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +86,11 @@ class FactTable:
                 used or not.
             seed: of the draw.
         """
-        _check_sizes(subjects, relations, answers_per_relation)
+        subjects, relations, answers_per_relation = _sizes(
+            subjects, relations, answers_per_relation
+        )
+        if seed < 0:
+            raise FactTableError(f"a seed is a whole number from 0, not {seed}")
         drawn = np.random.default_rng(seed).integers(
             answers_per_relation, size=(subjects, relations)
         )
@@ -95,7 +101,9 @@ class FactTable:
     def structured(cls, subjects: int, relations: int, answers_per_relation: int) -> "FactTable":
         """The table of Figure 5: a*(s, r) = r·D + ⌊s·D/S⌋, whose answers are all equally frequent
         when D divides S."""
-        _check_sizes(subjects, relations, answers_per_relation)
+        subjects, relations, answers_per_relation = _sizes(
+            subjects, relations, answers_per_relation
+        )
         place = np.arange(subjects) * answers_per_relation // subjects
         grid = place[:, None] + answers_per_relation * np.arange(relations)[None, :]
         return cls(grid, answer_names=_numbered("answer", relations * answers_per_relation))
@@ -120,11 +128,21 @@ class FactTable:
                     f"'{visible(subject)}', '{visible(relation)}' has two answers: "
                     f"'{visible(known)}' and '{visible(answer)}'"
                 )
-        if not answers:
-            raise FactTableError("a fact table needs at least one fact")
+        return cls.from_answers(answers)
+
+    @classmethod
+    def from_answers(cls, answers: Mapping[tuple[str, str], str]) -> "FactTable":
+        """The table of a mapping (subject, relation) → answer.
+
+        Raises:
+            FactTableError: no fact at all, a name that is none, or more questions than fit.
+        """
         subject_names = sorted({subject for subject, _ in answers})
         relation_names = sorted({relation for _, relation in answers})
         answer_names = sorted(set(answers.values()))
+        if not answers:
+            raise FactTableError("a fact table needs at least one fact")
+        _check_questions(len(subject_names), len(relation_names))
         rows, columns, ids = _places(subject_names), _places(relation_names), _places(answer_names)
         grid = np.full((len(rows), len(columns)), MISSING, dtype=np.int32)
         for (subject, relation), answer in answers.items():
@@ -157,7 +175,10 @@ class FactTable:
     def fact_ids(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Subject, relation and answer ids of every fact, three arrays of length `facts`."""
         s, r = np.nonzero(self.answer_of != MISSING)
-        return s.astype(np.int32), r.astype(np.int32), self.answer_of[s, r]
+        ids = s.astype(np.int32), r.astype(np.int32), self.answer_of[s, r]
+        for array in ids:
+            array.setflags(write=False)
+        return ids
 
     @property
     def facts(self) -> int:
@@ -262,7 +283,7 @@ def check_name(name: object, kind: str) -> None:
     if not isinstance(name, str):
         raise FactTableError(f"the name of a {kind} is text, not {type(name).__name__}")
     if not name.strip():
-        raise FactTableError(f"the name of a {kind} is empty")
+        raise FactTableError(f"the name of a {kind} is empty or blank")
     if len(name) > _LONGEST_NAME:
         raise FactTableError(f"the name of a {kind} is longer than {_LONGEST_NAME} characters")
     try:
@@ -271,8 +292,19 @@ def check_name(name: object, kind: str) -> None:
         raise FactTableError(f"'{visible(name)}' has half a surrogate pair: not text") from None
 
 
-def _check_sizes(subjects: int, relations: int, answers_per_relation: int) -> None:
-    sizes = {"subject": subjects, "relation": relations, "answer": answers_per_relation}
-    for kind, size in sizes.items():
+def _sizes(subjects: int, relations: int, answers_per_relation: int) -> list[int]:
+    """The same sizes as Python's whole numbers, if a table can have them."""
+    given = {"subject": subjects, "relation": relations, "answer": answers_per_relation}
+    sizes = [operator.index(size) for size in given.values()]
+    for kind, size in zip(given, sizes, strict=True):
         if size < 1:
             raise FactTableError(f"a fact table needs at least one {kind}, not {size}")
+    _check_questions(sizes[0], sizes[1])
+    return sizes
+
+
+def _check_questions(subjects: int, relations: int) -> None:
+    if subjects * relations > _MOST_QUESTIONS:
+        raise FactTableError(
+            f"{subjects} subjects × {relations} relations are more than {_MOST_QUESTIONS} questions"
+        )

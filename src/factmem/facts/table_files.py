@@ -1,6 +1,7 @@
 """Fact tables as safetensors, with unused answers and the order of ids kept."""
 
 import os
+from pathlib import Path
 
 from factmem.errors import FactmemError, TensorFileError, visible
 from factmem.facts.table import FactTable
@@ -31,4 +32,4 @@ def load_table(path: str | os.PathLike[str]) -> FactTable:
         return FactTable(tensors["answer_of"], **names)
     except (KeyError, TypeError, FactmemError) as error:
         fault = visible(str(error), 200)
-        raise TensorFileError(f"{visible(str(path))} holds no fact table: {fault}") from None
+        raise TensorFileError(f"{visible(Path(path).name)} holds no fact table: {fault}") from None

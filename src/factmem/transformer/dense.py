@@ -38,6 +38,7 @@ def dense_logits(model: Transformer, tokens: Int[Array, " length"]) -> Float[Arr
         scores = (x @ key.T) @ (query @ x[-1]) * model.score_scale
         return output.T @ attend_by_position(scores, x @ value.T)
 
-    heads = jax.vmap(head)(weights.query, weights.key, weights.value, weights.output)
-    attended = jnp.sum(heads, axis=0)
-    return model.embeddings.outputs @ model.with_mlp(attended)
+    with jax.default_matmul_precision("highest"):
+        heads = jax.vmap(head)(weights.query, weights.key, weights.value, weights.output)
+        attended = jnp.sum(heads, axis=0)
+        return model.embeddings.outputs @ model.with_mlp(attended)

@@ -85,10 +85,10 @@ def _array(name: str, found: np.ndarray | None, size: tuple[int, ...] | None) ->
         raise FactmemError(f"tensor '{name}' {has}; {needs}")
     if found is None:
         return None
-    if not np.issubdtype(found.dtype, np.floating):
+    if found.dtype.kind in "biu":
         raise FactmemError(f"tensor '{name}' holds {found.dtype}, not floating-point numbers")
     with np.errstate(over="ignore"):  # a float64 file may hold more than float32 can
-        array = jnp.asarray(found)
+        array = jnp.asarray(found, jnp.result_type(float))
     if not jnp.isfinite(array).all():
         raise FactmemError(f"tensor '{name}' holds numbers beyond the range of {array.dtype}")
     return array

@@ -9,6 +9,7 @@ There is no skip around attention and no LayerNorm.
 
 import operator
 from dataclasses import dataclass
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -182,30 +183,34 @@ class Transformer(eqx.Module):
     def scores(self) -> Float[Array, "prompt_tokens heads"]:
         """s_h(z) = φ(z)ᵀ K_hᵀ Q_h φ(EOS): every head's score of every token, in nats."""
         tokens = self._prompt_embeddings
-        queries = jnp.einsum("hkd,d->hk", self.weights.query, tokens[-1])
-        directions = jnp.einsum("hkd,hk->dh", self.weights.key, queries)
-        return tokens @ directions * self.score_scale
+        with _full_precision():
+            queries = jnp.einsum("hkd,d->hk", self.weights.query, tokens[-1])
+            directions = jnp.einsum("hkd,hk->dh", self.weights.key, queries)
+            return tokens @ directions * self.score_scale
 
     def values(self) -> Float[Array, "prompt_tokens heads head_dim"]:
         """V_h φ(z): what every head would read from every token."""
-        return jnp.einsum("zd,hkd->zhk", self._prompt_embeddings, self.weights.value)
+        with _full_precision():
+            return jnp.einsum("zd,hkd->zhk", self._prompt_embeddings, self.weights.value)
 
     def attention(
         self, counts: Int[Array, "batch tokens"], *, tolerance: float | None = None
     ) -> Float[Array, "batch dim"]:
         """F_MHSA: what the heads together write. `attend` explains the tolerance."""
         attended = attend(counts, self.scores(), self.values(), tolerance=tolerance)
-        return jnp.einsum("bhk,hkd->bd", attended, self.weights.output)
+        with _full_precision():
+            return jnp.einsum("bhk,hkd->bd", attended, self.weights.output)
 
     def with_mlp(self, x: Float[Array, "*batch dim"]) -> Float[Array, "*batch dim"]:
         """x + F_MLP(x), or x alone in a transformer of width 0."""
         if self.shape.width == 0:
             return x
-        hidden = x @ self.weights.mlp_in.T
-        if self.weights.mlp_bias is not None:
-            # Written out, for x may be one vector or a batch, and ranks are not promoted silently.
-            hidden = hidden + jnp.broadcast_to(self.weights.mlp_bias, hidden.shape)
-        return x + self.activation(hidden) @ self.weights.mlp_out
+        with _full_precision():
+            hidden = x @ self.weights.mlp_in.T
+            if self.weights.mlp_bias is not None:
+                # Written out: x may be one vector or a batch, and ranks are not promoted silently.
+                hidden = hidden + jnp.broadcast_to(self.weights.mlp_bias, hidden.shape)
+            return x + self.activation(hidden) @ self.weights.mlp_out
 
     def __call__(
         self, counts: Int[Array, "batch tokens"], *, tolerance: float | None = None
@@ -217,7 +222,8 @@ class Transformer(eqx.Module):
         self, counts: Int[Array, "batch tokens"], *, tolerance: float | None = None
     ) -> Float[Array, "batch outputs"]:
         """φ(z)ᵀ F_TF for every output."""
-        return self(counts, tolerance=tolerance) @ self.embeddings.outputs.T
+        with _full_precision():
+            return self(counts, tolerance=tolerance) @ self.embeddings.outputs.T
 
     def targets(self, answers: Int[Array, " batch"]) -> Int[Array, " batch"]:
         """Where answers stand among the outputs."""
@@ -286,9 +292,14 @@ def cross_entropy(
 def accuracy(
     model: Transformer, counts: Int[Array, "batch tokens"], answers: Int[Array, " batch"]
 ) -> Float[Array, ""]:
-    """The share of prompts whose most likely output is the answer."""
-    predictions = jnp.argmax(model.logits(counts), axis=1)
-    return jnp.mean(predictions == model.targets(answers))
+    """The share of prompts whose most likely output is the answer; NaN is no output."""
+    logits = model.logits(counts)
+    right = jnp.argmax(logits, axis=1) == model.targets(answers)
+    return jnp.mean(right & ~jnp.isnan(logits).any(axis=1))
+
+
+# An accelerator may round the inputs of products to 10 bits, which at 100 nats is 0.1 in a score.
+_full_precision = partial(jax.default_matmul_precision, "highest")
 
 
 def _lecun(
