@@ -4,7 +4,7 @@ Both steps do the same work: sample a batch of 1024 prompts of 32 tokens, forwar
 Both are jitted and called once a step from Python, on all cores. Rounds of the two alternate, and
 the ratio is taken round by round, so that a machine that slows down slows both.
 
-    python benchmarks/forms.py [--rounds N] [--json]
+    python benchmarks/forms.py [--rounds N] [--tolerance X] [--json]
 """
 
 import argparse
@@ -47,15 +47,13 @@ def same_model(size, tables, weights, vocabulary):
     )
 
 
-def make_step(model, asked, batch, learning_rate=1e-3):
+def make_step(model, asked, batch, tolerance=TRAINING_TOLERANCE, learning_rate=1e-3):
     """A jitted `step(key, number, weights, optimiser_state)`, as in `dense.make_step`."""
     optimiser = optax.adam(learning_rate)
 
     def loss(weights, prompts):
         trained = eqx.tree_at(lambda m: m.weights, model, weights)
-        return cross_entropy(
-            trained, prompts.content, prompts.answers, tolerance=TRAINING_TOLERANCE
-        )
+        return cross_entropy(trained, prompts.content, prompts.answers, tolerance=tolerance)
 
     @jax.jit
     def step(key, number, weights, state):
@@ -67,7 +65,7 @@ def make_step(model, asked, batch, learning_rate=1e-3):
     return step, optimiser.init
 
 
-def gradient_difference(size, table, tables, model):
+def gradient_difference(size, table, tables, model, tolerance):
     """The largest difference in any weight's gradient, relative to its largest entry."""
     tokens, answers = dense.sample(jr.key(5), table, size)
     counts = count_tokens(tokens, model.vocabulary.prompt_tokens)
@@ -83,7 +81,7 @@ def gradient_difference(size, table, tables, model):
     @jax.grad
     def ours(weights):
         trained = eqx.tree_at(lambda m: m.weights, model, weights)
-        return cross_entropy(trained, counts, answers, tolerance=TRAINING_TOLERANCE)
+        return cross_entropy(trained, counts, answers, tolerance=tolerance)
 
     pairs = zip(jax.tree.leaves(ours(w)), jax.tree.leaves(theirs), strict=True)
     return max(float(np.abs(a - b).max() / np.abs(b).max()) for a, b in pairs)
@@ -111,7 +109,7 @@ class Timed:
         return (time.perf_counter() - start) / steps * 1e3
 
 
-def measure(size, rounds):
+def measure(size, rounds, tolerance):
     table = dense.random_table(jr.key(1), size)
     tables = dense.initial_tables(jr.key(2), size)
     weights = dense.initial_weights(jr.key(3), size)
@@ -122,7 +120,7 @@ def measure(size, rounds):
 
     dense_step, dense_init = dense.make_step(size, table, tables)
     baseline = Timed(dense_step, weights, dense_init(weights))
-    step, init = make_step(model, asked, size.batch)
+    step, init = make_step(model, asked, size.batch, tolerance)
     ours = Timed(step, model.weights, init(model.weights))
 
     steps = max(5, round(400 / baseline.milliseconds(5)))
@@ -143,8 +141,8 @@ def measure(size, rounds):
         "ratio_range": [ratios[0], ratios[-1]],
         "steps_trained": ours.number,
         "gradient_difference": {
-            "at_start": gradient_difference(size, table, tables, model),
-            "at_end": gradient_difference(size, table, tables, trained),
+            "at_start": gradient_difference(size, table, tables, model, tolerance),
+            "at_end": gradient_difference(size, table, tables, trained, tolerance),
         },
         "compile_seconds": {"dense": baseline.compile_seconds, "count": ours.compile_seconds},
     }
@@ -153,9 +151,10 @@ def measure(size, rounds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--tolerance", type=float, default=TRAINING_TOLERANCE)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    results = [measure(size, options.rounds) for size in dense.SIZES]
+    results = [measure(size, options.rounds, options.tolerance) for size in dense.SIZES]
     if options.json:
         print(json.dumps({"results": results}))
         return
