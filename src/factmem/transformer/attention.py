@@ -33,7 +33,7 @@ TRAINING_TOLERANCE = 1e-3
 them uncertain by several per cent. With it the slower form is hardly ever needed."""
 
 # What the rounding error of a score gradient comes to, in units of the last place: measured on
-# 1800 tables made to hurt, with batches of 64 to 1024, where it stayed below this sum in all.
+# about 1800 tables made to hurt, with batches of 64 to 1024, where it stayed below this sum in all.
 _OF_TERMS, _OF_PARTS = 4.0, 0.5
 
 Counts = Int[Array, "batch tokens"]
