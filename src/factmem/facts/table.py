@@ -140,8 +140,6 @@ class FactTable:
         subject_names = sorted({subject for subject, _ in answers})
         relation_names = sorted({relation for _, relation in answers})
         answer_names = sorted(set(answers.values()))
-        if not answers:
-            raise FactTableError("a fact table needs at least one fact")
         _check_questions(len(subject_names), len(relation_names))
         rows, columns, ids = _places(subject_names), _places(relation_names), _places(answer_names)
         grid = np.full((len(rows), len(columns)), MISSING, dtype=np.int32)

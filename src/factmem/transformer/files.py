@@ -18,8 +18,6 @@ from factmem.transformer.model import Embeddings, Shape, Transformer, Weights, a
 __all__ = ["load_transformer", "save_transformer"]
 
 _KIND = "transformer"
-_WEIGHTS = ("query", "key", "value", "output", "mlp_in", "mlp_bias", "mlp_out")
-_EMBEDDINGS = ("tokens", "answers")
 
 
 def save_transformer(model: Transformer, path: str | os.PathLike[str]) -> None:
@@ -34,10 +32,14 @@ def save_transformer(model: Transformer, path: str | os.PathLike[str]) -> None:
         "convention": asdict(model.convention),
         "activation": model.activation.config(),
     }
-    arrays = {f"weights.{name}": getattr(model.weights, name) for name in _WEIGHTS}
-    arrays |= {f"embeddings.{name}": getattr(model.embeddings, name) for name in _EMBEDDINGS}
-    present = {name: np.asarray(a) for name, a in arrays.items() if a is not None}
-    save_tensors(path, _KIND, config, present)
+    parts = array_shapes(model.shape, model.vocabulary, model.convention)
+    tensors = {
+        f"{part}.{name}": getattr(getattr(model, part), name)
+        for part, sizes in parts.items()
+        for name, size in sizes.items()
+        if size is not None
+    }
+    save_tensors(path, _KIND, config, tensors)
 
 
 def load_transformer(path: str | os.PathLike[str]) -> Transformer:
@@ -61,15 +63,19 @@ def _transformer(config: dict[str, Any], tensors: dict[str, np.ndarray]) -> Tran
     shape, vocabulary = Shape(**config["shape"]), Vocabulary(**config["vocabulary"])
     convention = Convention(**config["convention"])
     parts = array_shapes(shape, vocabulary, convention)
-    expected = {
-        f"{part}.{name}": size for part, sizes in parts.items() for name, size in sizes.items()
+    left = dict(tensors)
+    arrays = {
+        part: {
+            name: _array(f"{part}.{name}", left.pop(f"{part}.{name}", None), size)
+            for name, size in sizes.items()
+        }
+        for part, sizes in parts.items()
     }
-    arrays = {name: _array(name, tensors.get(name), size) for name, size in expected.items()}
-    if unknown := sorted(set(tensors) - set(expected)):
-        raise FactmemError(f"unknown tensor '{unknown[0]}'")
+    if left:
+        raise FactmemError(f"unknown tensor '{min(left)}'")
     return Transformer(
-        Weights(**{name: arrays[f"weights.{name}"] for name in _WEIGHTS}),
-        Embeddings(**{name: arrays[f"embeddings.{name}"] for name in _EMBEDDINGS}),
+        Weights(**arrays["weights"]),
+        Embeddings(**arrays["embeddings"]),
         shape,
         vocabulary,
         convention,
