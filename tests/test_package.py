@@ -15,14 +15,17 @@ SOURCE = Path(factmem.__file__).parent
 # Every room may import those before it, never those after it.
 ROOMS = (
     "errors",
+    "stopwatch",
     "tensor_file",
     "facts",
     "embeddings",
     "activations",
+    "decoding",
     "hinge",
     "memories",
     "transformer",
     "training",
+    "methods",
     "runs",
     "capacity",
     "dynamics",
@@ -88,7 +91,10 @@ def test_models_do_load_jax():
     assert "jax" in loaded_after("import factmem; factmem.Transformer")
 
 
-@pytest.mark.parametrize("package", ["factmem", "factmem.facts", "factmem.transformer"])
+@pytest.mark.parametrize(
+    "package",
+    ["factmem", "factmem.facts", "factmem.memories", "factmem.training", "factmem.transformer"],
+)
 def test_every_public_name_loads_and_is_documented(package):
     module = import_module(package)
     assert module.__all__

@@ -1,7 +1,12 @@
 from . import activations as activations
+from . import decoding as decoding
 from . import embeddings as embeddings
 from . import errors as errors
 from . import facts as facts
+from . import hinge as hinge
+from . import memories as memories
+from . import methods as methods
+from . import training as training
 from . import transformer as transformer
 from .errors import FactmemError as FactmemError
 from .errors import FactTableError as FactTableError
@@ -13,6 +18,10 @@ from .facts import load_table as load_table
 from .facts import read_csv as read_csv
 from .facts import save_table as save_table
 from .facts import write_csv as write_csv
+from .memories import Associations as Associations
+from .memories import Memory as Memory
+from .methods import METHODS as METHODS
+from .methods import build as build
 from .transformer import EXPERIMENTS as EXPERIMENTS
 from .transformer import THEORY as THEORY
 from .transformer import Convention as Convention

@@ -66,6 +66,11 @@ class HermitePolynomial:
             total = total + coefficient * here
         return total
 
+    def derivative(self) -> "HermitePolynomial":
+        """σ', by h_k' = √k h_{k−1}."""
+        slopes = tuple(sqrt(k) * c for k, c in enumerate(self.coefficients))[1:]
+        return HermitePolynomial(slopes or (0.0,))
+
     def config(self) -> dict[str, Any]:
         """JSON data from which `activation_from_config` makes this activation again."""
         return {"name": "hermite", "coefficients": list(self.coefficients)}

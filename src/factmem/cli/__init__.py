@@ -21,6 +21,7 @@ def main(arguments: Sequence[str]) -> int:
 def run() -> None:
     """The console script."""
     sys.stdout, sys.stderr = _usable(sys.stdout), _usable(sys.stderr)
+    _keep_compiled_programs()
     sys.exit(main(sys.argv[1:]))
 
 
@@ -31,3 +32,15 @@ def _usable(stream: TextIO | None) -> TextIO:
     if isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(errors="backslashreplace")
     return stream
+
+
+def _keep_compiled_programs() -> None:
+    """Asks jax, through its environment, to keep what it compiles for the next command.
+
+    Only here: a library does not decide this for the process that it is used in.
+    """
+    from platformdirs import user_cache_dir
+
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", user_cache_dir("factmem") + "/compiled")
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")

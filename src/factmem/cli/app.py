@@ -10,6 +10,7 @@ from cyclopts import App, CycloptsError, UnknownCommandError
 
 from factmem.cli.answer import Answer, emit
 from factmem.cli.facts import facts
+from factmem.cli.memory import memory
 from factmem.errors import FactmemError, visible
 
 __all__ = ["app", "main"]
@@ -31,6 +32,7 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 app.command(facts)
+app.command(memory)
 
 
 def main(arguments: Sequence[str]) -> int:

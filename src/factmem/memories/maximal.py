@@ -1,0 +1,83 @@
+"""The best linear memory that the given embeddings allow, with a proof either way.
+
+The squared hinge Σ max(0, 1 − γ_xy)² is convex in W. If its minimum is zero, that W recalls
+everything. If not, its slacks at the minimum are the proof that no W does (`certificate.py`).
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from factmem.hinge import Minimum, Report, minimise, squared_hinge
+from factmem.memories.associations import Associations
+from factmem.memories.certificate import Infeasibility, infeasibility, proved_margin
+from factmem.memories.linear import LinearMemory
+
+__all__ = ["Maximal", "Verdict", "maximal"]
+
+
+class Verdict(Enum):
+    """Whether some linear memory recalls all the associations."""
+
+    FEASIBLE = "feasible"
+    INFEASIBLE = "infeasible"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True)
+class Maximal:
+    """The best linear memory, and what is proved about it.
+
+    Args:
+        memory: the minimum of the squared hinge, in float32.
+        verdict: feasible or infeasible if proved, else undecided.
+        proved_margin: a lower bound on the smallest margin of the minimum in float64; feasible
+            means that it is positive.
+        infeasibility: residual and threshold of the proof that no W works; None if feasible.
+        minimum: how the minimisation ended.
+    """
+
+    memory: LinearMemory
+    verdict: Verdict
+    proved_margin: float
+    infeasibility: Infeasibility | None
+    minimum: Minimum
+
+
+def maximal(
+    associations: Associations, iterations: int = 20_000, report: Report | None = None
+) -> Maximal:
+    """The W that stores these associations if any W does, or a proof that none does.
+
+    Args:
+        associations: what to store; f* need not be injective.
+        iterations: at most so many steps; near the limit of what can be stored more are needed.
+        report: called with the progress.
+
+    Returns:
+        The memory with a verdict. `UNDECIDED` is an answer: neither proof was completed.
+    """
+    answers, keys = np.asarray(associations.answers, float), np.asarray(associations.keys, float)
+    minimum = minimise(
+        _loss,
+        answers.T @ keys,  # the Hebbian memory
+        (associations.keys, associations.values, associations.target),
+        iterations=iterations,
+        report=report,
+    )
+    margin = proved_margin(minimum.point, associations)
+    proof = None if margin > 0 else infeasibility(minimum.point, associations)
+    if proof is None:
+        verdict = Verdict.FEASIBLE
+    else:
+        verdict = Verdict.INFEASIBLE if proof.proved else Verdict.UNDECIDED
+    memory = LinearMemory(jnp.asarray(minimum.point, jnp.float32))
+    return Maximal(memory, verdict, margin, proof, minimum)
+
+
+def _loss(matrix: Float[Array, "dim dim"], data: tuple[Array, Array, Array]) -> Float[Array, ""]:
+    keys, values, target = data
+    return squared_hinge(keys @ matrix.T, values, target)

@@ -1,0 +1,241 @@
+"""Memories trained by the paper's own protocol (Figures 1 and 6): cross-entropy, Adam, full batch.
+
+Runs of one shape are stacked and trained together. What differs between them (weights,
+associations) and the learning rate are data, so that nothing is compiled twice for one shape.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import optax
+from jax.nn.initializers import lecun_normal
+from jaxtyping import Array, Float, Key
+
+from factmem.activations import Relu
+from factmem.decoding import cross_entropy_of_one, loss_of_each, recalled
+from factmem.errors import FactmemError
+from factmem.memories.associations import Associations
+from factmem.memories.linear import LinearMemory
+from factmem.memories.memory import Memory
+from factmem.memories.mlp import MLPMemory
+
+__all__ = [
+    "LINEAR_PROTOCOL",
+    "MLP_PROTOCOL",
+    "MemoryProtocol",
+    "TrainedMemory",
+    "TrainingOutcome",
+    "linear_start",
+    "mlp_start",
+    "train_memories",
+]
+
+_STEPS_AT_ONCE = 32
+"""One compiled piece: short, so that the loop around it can report and be interrupted."""
+
+
+@dataclass(frozen=True)
+class MemoryProtocol:
+    """How a memory is trained.
+
+    Args:
+        learning_rate: Adam's, constant.
+        steps: at most so many, each on all associations.
+        checks: how often accuracy is measured, evenly spaced; a run ends at a success.
+        criterion: the accuracy that is a success.
+
+    Raises:
+        FactmemError: numbers that make no protocol.
+    """
+
+    learning_rate: float
+    steps: int
+    checks: int = 128
+    criterion: float = 0.99
+
+    def __post_init__(self) -> None:
+        if not 0 < self.learning_rate < np.inf:
+            raise FactmemError(f"a learning rate is positive, not {self.learning_rate}")
+        if self.steps < 1 or self.checks < 1 or self.steps % self.checks:
+            raise FactmemError(
+                f"{self.steps} steps cannot be checked {self.checks} times at equal distances"
+            )
+        if not 0 < self.criterion <= 1:
+            raise FactmemError(f"a criterion is an accuracy above 0, up to 1, not {self.criterion}")
+
+
+LINEAR_PROTOCOL = MemoryProtocol(learning_rate=1000.0, steps=2**12)
+"""Figure 1 left. The rate of 1000 is no slip: cross-entropy wants large weights."""
+
+MLP_PROTOCOL = MemoryProtocol(learning_rate=3e-2, steps=2**15)
+"""Figures 1 right and 6."""
+
+
+class TrainingOutcome(Enum):
+    """How a training run ended, as a sentence."""
+
+    REACHED = "The criterion was reached."
+    STEPS = "All steps were done without reaching the criterion."
+    DIVERGED = "The loss is no longer finite."
+
+
+@dataclass(frozen=True)
+class TrainedMemory:
+    """One training run.
+
+    Args:
+        memory: the weights where it ended.
+        accuracy: there.
+        best_accuracy: the largest accuracy at any check, which is what the paper counts.
+        loss: mean cross-entropy at the last check, in nats.
+        steps: done until it ended.
+        outcome: why it ended.
+    """
+
+    memory: Memory
+    accuracy: float
+    best_accuracy: float
+    loss: float
+    steps: int
+    outcome: TrainingOutcome
+
+
+def linear_start(key: Key[Array, ""], dim: int) -> LinearMemory:
+    """A d × d matrix as the authors start it: normal, truncated, of variance 1/d."""
+    return LinearMemory(lecun_normal()(key, (dim, dim)).T)
+
+
+def mlp_start(key: Key[Array, ""], dim: int, width: int) -> MLPMemory:
+    """A ReLU MLP as the authors start it, with a bias in its hidden layer: 2 m d + m numbers.
+
+    Raises:
+        FactmemError: no neurons.
+    """
+    if width < 1:
+        raise FactmemError(f"an MLP memory needs at least one neuron, not {width}")
+    into_key, out_key = jr.split(key)
+    return MLPMemory(
+        into=lecun_normal()(into_key, (dim, width)).T,
+        out=lecun_normal()(out_key, (width, dim)),
+        activation=Relu(),
+        bias=jnp.zeros(width),
+    )
+
+
+def train_memories(
+    starts: Sequence[Memory],
+    associations: Sequence[Associations],
+    protocol: MemoryProtocol,
+    report: Callable[[int, float], None] | None = None,
+) -> list[TrainedMemory]:
+    """Trains several memories of one shape at once, each on its own associations.
+
+    Args:
+        starts: the weights to begin with.
+        associations: what each should store; all of one size.
+        protocol: how.
+        report: told after every check how many steps were done, and the smallest accuracy.
+
+    Returns:
+        The runs, in the order of the starts. They do not disturb each other: one that ends,
+        well or not, is kept as it was while the others go on.
+
+    Raises:
+        FactmemError: not one set of associations a memory, or different shapes.
+    """
+    if len(starts) != len(associations) or not starts:
+        raise FactmemError("training needs one set of associations for each memory, at least one")
+    memories, data = _stacked(starts), _stacked(associations)
+    state = jax.vmap(_ADAM.init)(memories)
+    rate = jnp.asarray(protocol.learning_rate)
+    ended: dict[int, TrainedMemory] = {}
+    best = np.zeros(len(starts))
+    between = protocol.steps // protocol.checks
+    for check in range(1, protocol.checks + 1):
+        for piece in _pieces(between):
+            memories, state = _train(memories, state, data, rate, piece)
+        losses, accuracies = map(np.asarray, _measure(memories, data))
+        best = np.maximum(best, np.nan_to_num(accuracies))
+        for run in set(range(len(starts))) - set(ended):
+            outcome = _outcome(protocol, check, losses[run], accuracies[run])
+            if outcome is not None:
+                ended[run] = TrainedMemory(
+                    memory=jax.tree.map(lambda leaf, run=run: leaf[run], memories),
+                    accuracy=float(accuracies[run]),
+                    best_accuracy=float(best[run]),
+                    loss=float(losses[run]),
+                    steps=check * between,
+                    outcome=outcome,
+                )
+        if report is not None:
+            report(check * between, float(best.min()))
+        if len(ended) == len(starts):
+            break
+    return [ended[run] for run in range(len(starts))]
+
+
+_ADAM = optax.scale_by_adam()
+
+
+def _outcome(
+    protocol: MemoryProtocol, check: int, loss: float, accuracy: float
+) -> TrainingOutcome | None:
+    if not np.isfinite(loss):
+        return TrainingOutcome.DIVERGED
+    if accuracy >= protocol.criterion:
+        return TrainingOutcome.REACHED
+    return TrainingOutcome.STEPS if check == protocol.checks else None
+
+
+@partial(jax.jit, static_argnames="steps", donate_argnums=(0, 1))
+def _train(memories: Any, state: Any, data: Any, rate: Float[Array, ""], steps: int) -> Any:
+    def step(carry: Any, _: None) -> tuple[Any, None]:
+        memory, state, associations = carry
+        slope = jax.grad(_loss)(memory, associations)
+        # optax mixes its own float32 counters in; nothing else may promote types silently.
+        with jax.numpy_dtype_promotion("standard"):
+            update, state = _ADAM.update(slope, state)
+        memory = jax.tree.map(lambda weight, change: weight - rate * change, memory, update)
+        return (memory, state, associations), None
+
+    def run(memory: Any, state: Any, associations: Any) -> tuple[Any, Any]:
+        (memory, state, _), _ = jax.lax.scan(step, (memory, state, associations), length=steps)
+        return memory, state
+
+    return jax.vmap(run)(memories, state, data)
+
+
+@jax.jit
+def _measure(memories: Any, data: Any) -> tuple[Array, Array]:
+    def measure(memory: Memory, associations: Associations) -> tuple[Array, Array]:
+        outputs = jax.vmap(memory)(associations.keys)
+        right = recalled(outputs, associations.values, associations.target)
+        return _loss(memory, associations), jnp.mean(right, dtype=jnp.float32)
+
+    return jax.vmap(measure)(memories, data)
+
+
+def _loss(memory: Memory, associations: Associations) -> Float[Array, ""]:
+    outputs = jax.vmap(memory)(associations.keys)
+    losses = loss_of_each(cross_entropy_of_one, outputs, associations.values, associations.target)
+    return jnp.mean(losses)
+
+
+def _pieces(steps: int) -> list[int]:
+    whole, rest = divmod(steps, _STEPS_AT_ONCE)
+    return [_STEPS_AT_ONCE] * whole + [rest] * (rest > 0)
+
+
+def _stacked(modules: Sequence[eqx.Module]) -> Any:
+    try:
+        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *modules)
+    except (ValueError, TypeError):
+        raise FactmemError("runs that are trained together have the same shape") from None
