@@ -5,7 +5,14 @@ from importlib import import_module
 
 import pytest
 
-MODULES = ["factmem.facts.table", "factmem.facts.prompts", "factmem.transformer.model"]
+MODULES = [
+    "factmem.facts.table",
+    "factmem.facts.prompts",
+    "factmem.memories.associations",
+    "factmem.methods",
+    "factmem.stopwatch",
+    "factmem.transformer.model",
+]
 
 
 @pytest.mark.parametrize("name", MODULES)

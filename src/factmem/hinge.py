@@ -85,6 +85,8 @@ def _squared_slacks_of_one(
 def _smooth_slack_of_one(
     gaps: Float[Array, " outputs"],
 ) -> tuple[Float[Array, ""], Float[Array, " outputs"]]:
+    if gaps.shape[0] == 1:  # no competitor, no slack
+        return jnp.sum(jnp.zeros_like(gaps)), jnp.zeros_like(gaps)
     largest = jnp.max(gaps)
     weights = jnp.exp(gaps - largest)
     total = jnp.sum(weights)

@@ -1,7 +1,7 @@
 """`factmem memory METHOD`: builds one associative memory and tests it on every association."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -31,8 +31,8 @@ class Task:
     """N, the number of associations."""
     outputs: int | None = None
     """M, the number of values to decode over (default: as many as facts)."""
-    target: str | None = None
-    """identity, permutation or blocks (⌊xM/N⌋); default: identity, or blocks if outputs < facts."""
+    target: Literal["identity", "permutation", "blocks"] | None = None
+    """f*; blocks is ⌊xM/N⌋ (default: identity, or blocks if there are fewer outputs than facts)."""
     width: int | None = None
     """m, neurons of an MLP memory; pairs of neurons for tangent."""
     rank: int | None = None
@@ -122,12 +122,8 @@ def _draw(task: Task) -> tuple["Associations", Any, Any]:
     from factmem.memories import Associations
 
     keys = jr.split(jr.key(task.seed), 3)
-    target: Any = task.target
-    return (
-        Associations.draw(keys[0], task.facts, task.dim, task.outputs, target),
-        keys[1],
-        keys[2],
-    )
+    pairs = Associations.draw(keys[0], task.facts, task.dim, task.outputs, task.target)
+    return pairs, keys[1], keys[2]
 
 
 def _tried(memory: "Memory", trial: Trial, key: Any) -> "Memory":

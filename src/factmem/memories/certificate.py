@@ -10,6 +10,7 @@ impossibility is proved. Rounding errors are bounded and counted on the unfavour
 """
 
 from collections.abc import Iterator
+from math import inf, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -72,11 +73,11 @@ def infeasibility(matrix: np.ndarray, associations: Associations) -> Infeasibili
     problem = _Problem(matrix, associations)
     total, count, residual = problem.residual()
     if total == 0:
-        return Infeasibility(residual=np.inf, threshold=0.0)
+        return Infeasibility(residual=inf, threshold=0.0)
     best = 0.0
     for share in _SHARES_OF_MEAN if problem.unknowns <= _LARGEST_SYSTEM else ():
         least = share * total / count
-        best = max(best, problem.smallest_singular_value(least) * least / total)
+        best = max(best, float(problem.smallest_singular_value(least) * least / total))
         if residual < best:
             break
     return Infeasibility(residual, best)
@@ -120,7 +121,7 @@ class _Problem:
             )
         terms = self.associations.facts + self.associations.outputs + 8
         rounding = 2 * terms * _UNIT * float(np.linalg.norm(sizes))
-        return total, count, (float(np.linalg.norm(sums)) + rounding) / max(total, _UNIT)
+        return total, count, float(np.linalg.norm(sums) + rounding) / max(total, _UNIT)
 
     def smallest_singular_value(self, least: float) -> float:
         """A lower bound on σ_min(A_J), J the vectors whose slack is at least `least`."""
@@ -132,7 +133,7 @@ class _Problem:
         for shift in (0.9 * estimate, 0.5 * estimate):
             # Cholesky's success is the proof; the estimate only says where to try.
             if shift > rounding and _is_positive(gram, shift):
-                return float(np.sqrt(shift - rounding))
+                return sqrt(shift - rounding)
         return 0.0
 
     def _gram(self, least: float) -> tuple[np.ndarray, int]:

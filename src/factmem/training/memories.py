@@ -162,10 +162,10 @@ def train_memories(
     for check in range(1, protocol.checks + 1):
         for piece in _pieces(between):
             memories, state = _train(memories, state, data, rate, piece)
-        losses, accuracies = map(np.asarray, _measure(memories, data))
-        best = np.maximum(best, np.nan_to_num(accuracies))
+        losses, accuracies = (np.asarray(found, float) for found in _measure(memories, data))
+        best = np.maximum(best, accuracies)
         for run in set(range(len(starts))) - set(ended):
-            outcome = _outcome(protocol, check, losses[run], accuracies[run])
+            outcome = _outcome(protocol, check, float(losses[run]), float(accuracies[run]))
             if outcome is not None:
                 ended[run] = TrainedMemory(
                     memory=jax.tree.map(lambda leaf, run=run: leaf[run], memories),

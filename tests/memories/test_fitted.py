@@ -1,0 +1,104 @@
+"""Fitted MLPs: complete where the width suffices, gentle where it does not."""
+
+import jax.random as jr
+import numpy as np
+import pytest
+
+from factmem.errors import FactmemError
+from factmem.hinge import Outcome
+from factmem.memories import (
+    Associations,
+    BilinearMemory,
+    MLPMemory,
+    fitted_bilinear,
+    fitted_features,
+    fitted_relu,
+    rounded,
+)
+
+PAIRS = Associations.draw(jr.key(0), 100, 16, target="permutation")
+ENOUGH = {fitted_features: 48, fitted_relu: 20, fitted_bilinear: 12}
+
+
+@pytest.mark.parametrize("fit", ENOUGH)
+def test_enough_neurons_bring_every_margin_to_one(fit):
+    found = fit(jr.key(1), PAIRS, ENOUGH[fit])
+    assert found.complete
+    assert found.outcome is Outcome.ENOUGH
+    score = found.memory.score(PAIRS)
+    assert score.accuracy == 1
+    assert score.min_margin >= 1 - 1e-2
+    assert rounded(found.memory, 16).score(PAIRS).accuracy == 1
+
+
+@pytest.mark.parametrize("fit", [fitted_relu, fitted_bilinear])
+def test_the_convex_solution_is_a_start_as_well(fit):
+    found = fit(jr.key(1), PAIRS, ENOUGH[fit], start="convex", iterations=300)
+    assert found.complete
+    assert found.memory.score(PAIRS).accuracy == 1
+
+
+def test_the_bilinear_memory_needs_the_fewest_numbers():
+    """Fewer than a linear memory may have, 256 at d = 16, which stores some 60."""
+    found = fitted_bilinear(jr.key(1), Associations.draw(jr.key(0), 60, 16), 5)
+    assert found.complete
+    assert found.memory.parameters == 3 * 5 * 16 < 16**2
+
+
+def test_past_the_limit_most_keys_are_kept_all_the_same():
+    """A squared loss alone would leave a quarter of them."""
+    found = fitted_bilinear(jr.key(1), PAIRS, 5)
+    assert not found.complete
+    assert found.outcome is not Outcome.ENOUGH
+    assert 0.5 < found.memory.score(PAIRS).accuracy < 1
+
+
+def test_a_hopeless_width_is_tried_once():
+    assert fitted_bilinear(jr.key(1), PAIRS, 2).starts == 1
+
+
+def test_features_stay_random_and_only_the_readout_is_fitted():
+    found = fitted_features(jr.key(1), PAIRS, 48)
+    assert isinstance(found.memory, MLPMemory)
+    np.testing.assert_array_equal(found.memory.into, jr.normal(jr.key(1), (48, 16)))
+
+
+def test_memories_are_those_of_the_formulas():
+    key = np.asarray(PAIRS.keys[0], float)
+    bilinear = fitted_bilinear(jr.key(1), PAIRS, 12).memory
+    assert isinstance(bilinear, BilinearMemory)
+    left, right, out = (np.asarray(a, float) for a in (bilinear.left, bilinear.right, bilinear.out))
+    expected = sum((left[i] @ key) * (right[i] @ key) * out[i] for i in range(12))
+    np.testing.assert_allclose(bilinear(PAIRS.keys[0]), expected, rtol=1e-3, atol=1e-3)
+    relu = fitted_relu(jr.key(1), PAIRS, 20).memory
+    assert isinstance(relu, MLPMemory)
+    into, out = np.asarray(relu.into, float), np.asarray(relu.out, float)
+    expected = sum(max(0.0, into[i] @ key) * out[i] for i in range(20))
+    np.testing.assert_allclose(relu(PAIRS.keys[0]), expected, rtol=1e-3, atol=1e-3)
+
+
+def test_shared_answers_are_stored():
+    pairs = Associations.draw(jr.key(0), 120, 16, outputs=8)
+    assert fitted_relu(jr.key(1), pairs, 24).memory.score(pairs).accuracy == 1
+
+
+def test_a_single_answer_is_no_difficulty():
+    pairs = Associations.draw(jr.key(0), 5, 3, outputs=1)
+    assert fitted_relu(jr.key(1), pairs, 2).memory.score(pairs).accuracy == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(5))
+def test_1024_associations_at_d_64_in_4032_numbers(seed):
+    first, second = jr.split(jr.key(seed))
+    pairs = Associations.draw(first, 1024, 64, target="permutation")
+    memory = fitted_bilinear(second, pairs, 21).memory
+    assert memory.parameters == 4032
+    assert memory.score(pairs).accuracy == 1
+    assert rounded(memory, 16).score(pairs).accuracy == 1
+
+
+@pytest.mark.parametrize("fit", ENOUGH)
+def test_no_neurons_are_refused(fit):
+    with pytest.raises(FactmemError, match="at least one neuron"):
+        fit(jr.key(0), PAIRS, 0)
