@@ -7,13 +7,14 @@ STAMP := $(VENV)/.factmem-installed
 DOCS_STAMP := $(VENV)/.factmem-docs-installed
 PIP := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help reproduce test nightly lint format bench docs clean
+.PHONY: help reproduce test nightly lint format bench bench-memories docs clean
 
 help:
 	@echo 'make reproduce  run everything that exists of the paper, and print what it found'
 	@echo 'make test       lint, types and tests'
 	@echo 'make nightly    the slow tests too'
 	@echo 'make bench      speed, as ratios to benchmarks/dense.py measured in the same run'
+	@echo 'make bench-memories  numbers that each memory needs, into benchmarks/memories.md; resumes'
 	@echo 'make docs       the documentation, into site/'
 	@echo 'make format     let ruff rewrite the code in the house style'
 	@echo 'VENV=folder     where the virtual environment goes (default .venv)'
@@ -48,6 +49,9 @@ format: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/forms.py
+
+bench-memories: $(STAMP)
+	$(BIN)/python benchmarks/memories.py --slow
 
 docs: $(DOCS_STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
