@@ -30,6 +30,7 @@ $(DOCS_STAMP): $(STAMP)
 	@touch $@
 
 reproduce: $(STAMP)
+	$(BIN)/python examples/memories.py
 	$(BIN)/python examples/recall.py
 
 test: lint

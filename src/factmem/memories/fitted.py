@@ -29,7 +29,7 @@ __all__ = ["Fitted", "Start", "fitted_bilinear", "fitted_features", "fitted_relu
 
 _STARTS = 4
 _START_SCALE = 0.5
-_HOPELESS = 0.5
+_HOPELESS = 0.7
 """A share of wrong answers at which a start has failed so far that others end no better."""
 _GENTLENESS = (0.01, 0.03, 0.1, 1.0)
 _GENTLE_ITERATIONS = 400
