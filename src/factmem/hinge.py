@@ -7,8 +7,8 @@
 The squared hinge is zero exactly where every margin is at least 1, and its slacks at a non-zero
 minimum of a convex problem are a proof that no better weights exist (`memories/maximal.py`). The
 smooth hinge has one slack a key, from a smooth maximum over its competitors, so that a key with
-many close competitors counts once: in MLPs it arrives where the squared hinge stalls. Past what
-weights can hold both spread their slack over all keys; the gentle hinge lets the hardest go.
+many close competitors counts once. Past what weights can hold both spread their slack over all
+keys; the gentle hinge lets the hardest go.
 """
 
 from collections.abc import Callable

@@ -141,7 +141,6 @@ def _fitted(name: str) -> Builder:
         details = {
             "width": sizes["width"],
             "complete": fit.complete,
-            "starts": fit.starts,
             "iterations": fit.iterations,
             "outcome": fit.outcome.value,
         }

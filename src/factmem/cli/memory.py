@@ -167,7 +167,6 @@ _LABELS = {
     "bits_per_parameter": "bits per parameter",
     "bits_needed": "fewest bits a weight",
     "noise_tolerated": "most noise of weights",
-    "starts": "starts",
     "iterations": "iterations",
     "steps": "steps",
     "outcome": "it ended because",

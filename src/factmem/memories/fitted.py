@@ -1,16 +1,20 @@
-"""MLP memories fitted to their associations: full-batch L-BFGS on hinges, no stochastic training.
+"""MLP memories fitted to their associations: full-batch L-BFGS, no stochastic training.
 
-First the smooth hinge, from up to four starts: it brings every margin to 1 within some hundred
-steps, or stalls. Past what the width can hold a squared loss spreads its slack over all keys and
-accuracy collapses; so if every start stalls, the gentle hinge with growing c goes on from the best
-one, gives the hardest keys up and keeps the others.
+Hinges of plain outputs fail near the limit of what the width can hold: there it pays to shrink all
+outputs, until a margin of 1 is far away for every key, and accuracy collapses. So outputs are
+measured in units of their own size, and how sharply competitors are told apart is a schedule:
+
+    minimise Σ_x log(1 + c s_x²)/c,   s_x = softplus(1 + log Σ_{y ≠ f*(x)} exp(−β γ̂_xy)),
+
+with the margins γ̂ of F̂ = F / √(mean_x ‖F(e_x)‖²), for β = 20, 40, 80, …, each from where the last
+one ended. It is over when every margin γ̂ is at least 10⁻⁴ in float32 with weights of 16 bits. Past
+the limit the logarithm (c = 0.03) lets the hardest keys go and keeps the others.
 """
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -18,26 +22,24 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from factmem.activations import Relu
-from factmem.decoding import recalled
 from factmem.errors import FactmemError
-from factmem.hinge import Outcome, Report, gentle_hinge, minimise, smooth_hinge, squared_hinge
+from factmem.hinge import Minimum, Outcome, Report, gentle_hinge, minimise, squared_hinge
 from factmem.memories.associations import Associations
 from factmem.memories.memory import Memory
 from factmem.memories.mlp import BilinearMemory, MLPMemory
+from factmem.memories.precision import rounded
 
 __all__ = ["Fitted", "Start", "fitted_bilinear", "fitted_features", "fitted_relu"]
 
-_STARTS = 4
-_START_SCALE = 0.5
-_HOPELESS = 0.7
-"""A share of wrong answers at which a start has failed so far that others end no better."""
-_GENTLENESS = (0.01, 0.03, 0.1, 1.0)
-_GENTLE_ITERATIONS = 400
+_SHARPNESS = tuple(20.0 * 2**stage for stage in range(8))
+"""β, stage by stage."""
+_GENTLENESS = 0.03
+"""c: at 0.01 more keys are lost past the limit; at 1 more at the limit."""
+_LEAST_MARGIN = 1e-4
+_BITS = 16
 _LOOK_EVERY = 25
 
 Start = Literal["random", "convex"]
-Data = tuple[Array, Array, Array]
-"""What goes into the model (keys or features), values, target."""
 
 
 @dataclass(frozen=True)
@@ -46,15 +48,13 @@ class Fitted:
 
     Args:
         memory: in float32.
-        complete: whether every margin reached 1 in float64.
-        starts: how many starts were tried.
+        complete: whether everything is recalled with some margin by weights of 16 bits.
         iterations: of L-BFGS, in all.
         outcome: how the last minimisation ended.
     """
 
     memory: Memory
     complete: bool
-    starts: int
     iterations: int
     outcome: Outcome
 
@@ -63,26 +63,26 @@ def fitted_features(
     key: Key[Array, ""],
     associations: Associations,
     width: int,
-    iterations: int = 2000,
+    iterations: int = 4000,
     report: Report | None = None,
 ) -> Fitted:
-    """Random ReLU features with the best readout V: a convex problem.
+    """Random ReLU features with the best readout V: the squared hinge, a convex problem.
 
     Args:
         key: randomness for the features w_i ~ N(0, I).
         associations: what to store.
         width: m, the number of neurons.
-        iterations: at most so many steps of the smooth hinge.
+        iterations: at most so many steps.
         report: told how far it is.
 
     Raises:
         FactmemError: no neurons.
     """
-    into = jr.normal(key, (_checked(width), associations.dim))
+    into = jr.normal(key, _shape(width, associations))
     features = jax.nn.relu(_products(associations.keys, into))
-    fit = _readout(features, associations, iterations, report)
-    memory = MLPMemory(into, jnp.asarray(fit.weights, jnp.float32), Relu())
-    return Fitted(memory, fit.complete, fit.starts, fit.iterations, fit.outcome)
+    out, found = _best_readout(features, associations, iterations, report)
+    memory = MLPMemory(into, out, Relu())
+    return Fitted(memory, _suffices(memory, associations), found.iterations, found.outcome)
 
 
 def fitted_relu(
@@ -90,32 +90,28 @@ def fitted_relu(
     associations: Associations,
     width: int,
     start: Start = "random",
-    iterations: int = 1000,
+    iterations: int = 150,
     report: Report | None = None,
 ) -> Fitted:
     """F(e) = Vᵀ relu(W e), all 2 m d weights fitted.
 
     Args:
-        key: randomness for the starts.
+        key: randomness for the start.
         associations: what to store.
         width: m, the number of neurons.
         start: `random` weights, or random W with the `convex` solution for V.
-        iterations: at most so many steps of the smooth hinge from each start.
+        iterations: at most so many steps for each of the eight stages.
         report: told how far it is.
 
     Raises:
         FactmemError: no neurons.
     """
-    shape = (_checked(width), associations.dim)
-
-    def begin(key: Key[Array, ""]) -> MLPMemory:
-        into, out = (_START_SCALE * jr.normal(one, shape) for one in jr.split(key))
-        if start == "convex":
-            features = jax.nn.relu(_products(associations.keys, into))
-            out = jnp.asarray(_readout(features, associations, iterations, report).weights)
-        return MLPMemory(into, out, Relu())
-
-    return _network(map(begin, jr.split(key, _STARTS)), associations, iterations, report)
+    shape = _shape(width, associations)
+    into, out = (jr.normal(one, shape) for one in jr.split(key))
+    if start == "convex":
+        features = jax.nn.relu(_products(associations.keys, into))
+        out, _ = _best_readout(features, associations, iterations, report)
+    return _all_fitted(MLPMemory(into, out, Relu()), associations, iterations, report)
 
 
 def fitted_bilinear(
@@ -123,136 +119,116 @@ def fitted_bilinear(
     associations: Associations,
     width: int,
     start: Start = "random",
-    iterations: int = 1000,
+    iterations: int = 150,
     report: Report | None = None,
 ) -> Fitted:
     """F(e) = Vᵀ ((A e) ⊙ (B e)), all 3 m d weights fitted: the most facts a number.
 
     Args:
-        key: randomness for the starts.
+        key: randomness for the start.
         associations: what to store.
         width: m, the number of neurons.
         start: `random` weights, or random A and B with the `convex` solution for V.
-        iterations: at most so many steps of the smooth hinge from each start.
+        iterations: at most so many steps for each of the eight stages.
         report: told how far it is.
 
     Raises:
         FactmemError: no neurons.
     """
-    shape = (_checked(width), associations.dim)
-
-    def begin(key: Key[Array, ""]) -> BilinearMemory:
-        left, right, out = (_START_SCALE * jr.normal(one, shape) for one in jr.split(key, 3))
-        if start == "convex":
-            keys = associations.keys
-            features = _products(keys, left) * _products(keys, right)
-            out = jnp.asarray(_readout(features, associations, iterations, report).weights)
-        return BilinearMemory(left, right, out)
-
-    return _network(map(begin, jr.split(key, _STARTS)), associations, iterations, report)
+    shape = _shape(width, associations)
+    left, right, out = (jr.normal(one, shape) for one in jr.split(key, 3))
+    if start == "convex":
+        features = _products(associations.keys, left) * _products(associations.keys, right)
+        out, _ = _best_readout(features, associations, iterations, report)
+    return _all_fitted(BilinearMemory(left, right, out), associations, iterations, report)
 
 
-@dataclass(frozen=True)
-class _Losses:
-    """The losses of one model, as functions of its weights and of data."""
-
-    smooth: Callable[[Any, Data], Array]
-    gentle: Callable[[Any, tuple[Data, Array]], Array]
-    squared: Callable[[Any, Data], Array]
-    wrong: Callable[[Any, Data], Array]
-
-    @classmethod
-    def of(cls, outputs: Callable[[Any, Array], Array]) -> "_Losses":
-        return cls(
-            smooth=lambda weights, data: smooth_hinge(outputs(weights, data[0]), *data[1:]),
-            gentle=lambda weights, data: gentle_hinge(
-                outputs(weights, data[0][0]), *data[0][1:], data[1]
-            ),
-            squared=lambda weights, data: squared_hinge(outputs(weights, data[0]), *data[1:]),
-            wrong=lambda weights, data: jnp.mean(~recalled(outputs(weights, data[0]), *data[1:])),
-        )
-
-
-# Made once: a loss is compiled once for each function that it is.
-_NETWORK = _Losses.of(lambda memory, keys: jax.vmap(memory)(keys))
-_READOUT = _Losses.of(lambda out, features: features @ out)
-
-
-@dataclass(frozen=True)
-class _Fit:
-    weights: Any
-    complete: bool
-    starts: int
-    iterations: int
-    outcome: Outcome
-
-
-def _network(
-    starts: Iterable[Memory], associations: Associations, iterations: int, report: Report | None
+def _all_fitted(
+    memory: Memory, associations: Associations, iterations: int, report: Report | None
 ) -> Fitted:
-    data = (associations.keys, associations.values, associations.target)
-    fit = _fit(_NETWORK, starts, data, iterations, report)
-    memory = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), fit.weights)
-    return Fitted(memory, fit.complete, fit.starts, fit.iterations, fit.outcome)
+    """All weights, stage by stage, until weights of 16 bits suffice."""
+    steps, outcome = 0, Outcome.ITERATIONS
+
+    def report_all(stage_steps: int, loss: float) -> None:
+        if report is not None:
+            report(steps + stage_steps, loss)
+
+    for sharpness in _SHARPNESS:
+        found = minimise(
+            _stage_loss,
+            memory,
+            (associations, np.asarray(sharpness)),
+            iterations=iterations,
+            enough=lambda weights: _suffices(_float32(weights), associations),
+            check_every=_LOOK_EVERY,
+            report=report_all,
+        )
+        memory = _float32(jax.tree.map(_balanced, found.point))
+        steps, outcome = steps + found.iterations, found.outcome
+        if outcome is Outcome.ENOUGH:
+            break
+    return Fitted(memory, _suffices(memory, associations), steps, outcome)
 
 
-def _readout(
+def _stage_loss(memory: Memory, data: tuple[Associations, Array]) -> Float[Array, ""]:
+    associations, sharpness = data
+    outputs = sharpness * _normalised(memory, associations)
+    return gentle_hinge(outputs, associations.values, associations.target, jnp.asarray(_GENTLENESS))
+
+
+def _normalised(memory: Memory, associations: Associations) -> Float[Array, "facts dim"]:
+    """F(e_x) of all keys, in units of its root mean square."""
+    outputs = jax.vmap(memory)(associations.keys)
+    return outputs / jnp.sqrt(jnp.mean(jnp.sum(outputs**2, axis=1)))
+
+
+def _suffices(memory: Memory, associations: Associations) -> bool:
+    """Whether everything is recalled with some margin by weights of 16 bits."""
+    with jax.enable_x64(False):
+        return float(_missing(rounded(memory, _BITS), associations)) == 0
+
+
+@eqx.filter_jit
+def _missing(memory: Memory, associations: Associations) -> Float[Array, ""]:
+    """Zero exactly where every margin of the normalised outputs is large enough."""
+    outputs = _normalised(memory, associations) / _LEAST_MARGIN
+    return squared_hinge(outputs, associations.values, associations.target)
+
+
+def _best_readout(
     features: Float[Array, "facts width"],
     associations: Associations,
     iterations: int,
     report: Report | None,
-) -> _Fit:
+) -> tuple[Float[Array, "width dim"], Minimum]:
+    """V with the smallest squared hinge of F(e_x) = Vᵀ features(x)."""
     start = _products(features.T, associations.answers.T) / features.shape[1]
     data = (features, associations.values, associations.target)
-    return _fit(_READOUT, [start], data, iterations, report)
+    found = minimise(_readout_loss, start, data, iterations=iterations, report=report)
+    return jnp.asarray(found.point, jnp.float32), found
 
 
-def _fit(
-    losses: _Losses, starts: Iterable[Any], data: Data, iterations: int, report: Report | None
-) -> _Fit:
-    """The smooth hinge from every start until one completes, else the gentle hinges."""
-    options: dict[str, Any] = {
-        "enough": lambda weights: _value(losses.squared, weights, data) == 0,
-        "check_every": _LOOK_EVERY,
-        "report": report,
-    }
-    ends: list[tuple[float, Any]] = []
-    steps = 0
-    for start in starts:
-        found = minimise(losses.smooth, start, data, iterations=iterations, **options)
-        ends.append((_value(losses.wrong, found.point, data), found.point))
-        steps += found.iterations
-        if found.outcome is Outcome.ENOUGH:
-            return _Fit(found.point, True, len(ends), steps, found.outcome)
-        if ends[-1][0] > _HOPELESS:
-            break
-    _, point = min(ends, key=lambda end: end[0])
-    outcome = Outcome.ITERATIONS
-    for gentleness in map(np.asarray, _GENTLENESS):
-        found = minimise(
-            losses.gentle, point, (data, gentleness), iterations=_GENTLE_ITERATIONS, **options
-        )
-        point, outcome, steps = found.point, found.outcome, steps + found.iterations
-        if outcome is Outcome.ENOUGH:
-            break
-    return _Fit(point, outcome is Outcome.ENOUGH, len(ends), steps, outcome)
+def _readout_loss(
+    out: Float[Array, "width dim"], data: tuple[Array, Array, Array]
+) -> Float[Array, ""]:
+    features, values, target = data
+    return squared_hinge(features @ out, values, target)
 
 
-def _value(loss: Callable[[Any, Any], Array], weights: Any, data: Any) -> float:
-    with jax.enable_x64(True):
-        return float(_compiled_value(loss, weights, data))
+def _balanced(weights: np.ndarray) -> np.ndarray:
+    """Of root mean square 1: the loss has no scale, and weights would drift."""
+    return weights / np.sqrt(np.mean(weights**2))
 
 
-@partial(jax.jit, static_argnums=0)
-def _compiled_value(loss: Callable[[Any, Any], Array], weights: Any, data: Any) -> Array:
-    return loss(weights, data)
+def _float32(weights: Any) -> Any:
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), weights)
 
 
 def _products(left: Float[Array, "rows dim"], right: Float[Array, "columns dim"]) -> Array:
     return jnp.matmul(left, right.T, precision=jax.lax.Precision.HIGHEST)
 
 
-def _checked(width: int) -> int:
+def _shape(width: int, associations: Associations) -> tuple[int, int]:
     if width < 1:
         raise FactmemError(f"an MLP memory needs at least one neuron, not {width}")
-    return width
+    return width, associations.dim
