@@ -10,9 +10,16 @@ from jaxtyping import Array, Float
 
 from factmem.errors import FactmemError
 
-__all__ = ["Activation", "HermitePolynomial", "Relu", "activation_from_config", "hermite"]
+__all__ = [
+    "HIGHEST_DEGREE",
+    "Activation",
+    "HermitePolynomial",
+    "Relu",
+    "activation_from_config",
+    "hermite",
+]
 
-_HIGHEST_DEGREE = 100
+HIGHEST_DEGREE = 100
 _LARGEST_COEFFICIENT = 1e30
 
 
@@ -52,8 +59,8 @@ class HermitePolynomial:
     def __post_init__(self) -> None:
         coefficients = tuple(float(c) for c in self.coefficients)
         object.__setattr__(self, "coefficients", coefficients)
-        if not 1 <= len(coefficients) <= _HIGHEST_DEGREE + 1:
-            raise FactmemError(f"a polynomial has a degree from 0 to {_HIGHEST_DEGREE}")
+        if not 1 <= len(coefficients) <= HIGHEST_DEGREE + 1:
+            raise FactmemError(f"a polynomial has a degree from 0 to {HIGHEST_DEGREE}")
         if not all(abs(c) <= _LARGEST_COEFFICIENT for c in coefficients):
             raise FactmemError(f"coefficients are finite, up to {_LARGEST_COEFFICIENT}")
 

@@ -68,17 +68,19 @@ def smallest_margins(
 ) -> Margins:
     """The smallest margin of every key over all wrong answers, plain and relative.
 
-    A tie counts as not recalled: its margin is zero. Scores that are not finite give NaN.
+    A tie counts as not recalled: its margin is zero. Scores that are NaN give NaN.
     """
+    units = values / _largest(values)
 
     def of_one(output_and_target: tuple[Array, Array]) -> Margins:
         output, right = output_and_target
-        margins = _margins(output, values, right)
-        differences = jnp.linalg.norm(values[right][None, :] - values, axis=1)
-        lengths = differences * jnp.linalg.norm(output)
+        # Relative margins have no scale, so they are taken where nothing over- or underflows.
+        unit = output / _largest(output)
+        lengths = jnp.linalg.norm(units[right][None, :] - units, axis=1) * jnp.linalg.norm(unit)
+        margins = _margins(unit, units, right)
         # Equal vectors leave nothing to tell apart: the margin is zero, and no 0/0.
         relative = jnp.where(lengths > 0, margins / jnp.where(lengths > 0, lengths, 1.0), margins)
-        return Margins(jnp.min(margins), jnp.min(relative))
+        return Margins(jnp.min(_margins(output, values, right)), jnp.min(relative))
 
     rows = max(1, _rows(values) // values.shape[1])
     return _over_blocks(of_one, (outputs, target), rows)
@@ -150,8 +152,14 @@ def _scores(output: Float[Array, " dim"], values: Float[Array, "outputs dim"]) -
 
 def _margins(output: Array, values: Array, right: Array) -> Array:
     scores = _scores(output, values)
-    others = jnp.arange(values.shape[0]) != right
+    others = jnp.arange(values.shape[0], dtype=right.dtype) != right
     return jnp.where(others, scores[right] - scores, jnp.inf)
+
+
+def _largest(array: Array) -> Array:
+    """The largest magnitude, or 1 where all is zero."""
+    largest = jnp.max(jnp.abs(array))
+    return jnp.where(largest > 0, largest, 1.0)
 
 
 def _rows(values: Float[Array, "outputs dim"]) -> int:

@@ -60,7 +60,7 @@ def test_values_that_coincide_cannot_be_told_apart():
 
 def test_it_begins_with_the_hebbian_memory():
     """Where that has margins of at least 1 already, nothing moves."""
-    pairs = Associations(jnp.eye(3), 2 * jnp.eye(3), jnp.array([2, 0, 1]))
+    pairs = Associations(jnp.eye(3), jnp.eye(3), jnp.array([2, 0, 1]))
     best = maximal(pairs)
     assert best.minimum.iterations == 0
     np.testing.assert_allclose(best.memory.matrix, hebbian(pairs).matrix, atol=1e-6)

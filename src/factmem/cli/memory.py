@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["memory"]
 
 _LARGEST_SEED = 2**32 - 1
+_MOST_NUMBERS = 2**31
 
 
 @Parameter(name="*")
@@ -110,6 +111,15 @@ def _check(task: Task, trial: Trial) -> None:
         size = getattr(task, name)
         if size is not None and size < 1:
             raise FactmemError(f"--{name} is at least 1, not {size}")
+    rows = max(task.facts, task.outputs or 1, task.width or 1, task.dim)
+    if rows * task.dim > _MOST_NUMBERS:
+        raise FactmemError(
+            f"{rows} × {task.dim} numbers are more than an array here may have, {_MOST_NUMBERS}"
+        )
+    if trial.bits is not None and not 1 <= trial.bits <= 24:
+        raise FactmemError(f"--bits is from 1 to 24, not {trial.bits}")
+    if trial.weight_noise is not None and not 0 <= trial.weight_noise <= 1e6:
+        raise FactmemError(f"--weight-noise is from 0 to 1e6, not {trial.weight_noise}")
     if not 0 <= task.seed <= _LARGEST_SEED:
         raise FactmemError(f"--seed is from 0 to {_LARGEST_SEED}, not {task.seed}")
     if trial.require is not None and not 0 <= trial.require <= 1:

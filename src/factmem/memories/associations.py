@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from math import log2
-from typing import Literal
+from typing import Any, Literal
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -20,6 +20,12 @@ Target = Literal["identity", "permutation", "blocks"]
 TARGETS: tuple[Target, ...] = ("identity", "permutation", "blocks")
 
 
+def _as_floats(vectors: Any) -> Array:
+    vectors = jnp.asarray(vectors)
+    floating = jnp.issubdtype(vectors.dtype, jnp.floating)
+    return vectors if floating else vectors.astype(jnp.float32)
+
+
 class Associations(eqx.Module):
     """Pairs to remember: the key e_x belongs to the value u_f*(x).
 
@@ -29,7 +35,8 @@ class Associations(eqx.Module):
         target: f*(x), the row of `values` that belongs to each key.
 
     Raises:
-        FactmemError: shapes that do not fit, or an answer that is no row of `values`.
+        FactmemError: shapes that do not fit, numbers that are not finite, or an answer that is no
+            row of `values`.
 
     Examples:
         >>> import jax.random as jr
@@ -38,8 +45,8 @@ class Associations(eqx.Module):
         (64, 64, 32, 384.0)
     """
 
-    keys: Float[Array, "facts dim"] = eqx.field(converter=jnp.asarray)
-    values: Float[Array, "outputs dim"] = eqx.field(converter=jnp.asarray)
+    keys: Float[Array, "facts dim"] = eqx.field(converter=_as_floats)
+    values: Float[Array, "outputs dim"] = eqx.field(converter=_as_floats)
     target: Int[Array, " facts"] = eqx.field(converter=jnp.asarray)
 
     def __check_init__(self) -> None:
@@ -50,8 +57,12 @@ class Associations(eqx.Module):
             raise FactmemError(f"keys have {keys[1]} dimensions, but values have {values[1]}")
         if target != keys[:1]:
             raise FactmemError(f"{keys[0]} keys need a target of {keys[0]} entries, not {target}")
-        if isinstance(self.target, Tracer):
+        if not jnp.issubdtype(self.target.dtype, jnp.integer):
+            raise FactmemError("a target is a whole number for each key: the row of its value")
+        if any(isinstance(part, Tracer) for part in (self.keys, self.values, self.target)):
             return
+        if not (np.isfinite(self.keys).all() and np.isfinite(self.values).all()):
+            raise FactmemError("keys and values are finite numbers throughout")
         rows = np.asarray(self.target)
         if rows.min() < 0 or rows.max() >= values[0]:
             raise FactmemError(f"the target names values from 0 to {values[0] - 1} and no others")

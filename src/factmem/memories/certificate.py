@@ -61,7 +61,7 @@ def proved_margin(matrix: np.ndarray, associations: Associations) -> float:
         errors = (4 * dim + 8) * _UNIT * sizes.max(axis=1, keepdims=True)
         margins = right - scores - errors
         np.put_along_axis(margins, target[rows, None], np.inf, axis=1)
-        smallest = min(smallest, float(margins.min()))
+        smallest = float(np.minimum(smallest, margins.min()))  # which keeps NaN, as min() may not
     return smallest
 
 
@@ -121,14 +121,17 @@ class _Problem:
             )
         terms = self.associations.facts + self.associations.outputs + 8
         rounding = 2 * terms * _UNIT * float(np.linalg.norm(sizes))
-        return total, count, float(np.linalg.norm(sums) + rounding) / max(total, _UNIT)
+        return total, count, float(np.linalg.norm(sums) + rounding) / (total or 1.0)
 
     def smallest_singular_value(self, least: float) -> float:
         """A lower bound on σ_min(A_J), J the vectors whose slack is at least `least`."""
-        gram, members = self._gram(least)
+        try:
+            gram, members, size = self._gram(least)
+        except MemoryError:
+            return 0.0
         if members < self.unknowns:
             return 0.0
-        rounding = 4 * (self.unknowns + members) * _UNIT * float(np.trace(gram))
+        rounding = 4 * (self.unknowns + members) * _UNIT * size
         estimate = _smallest_eigenvalue(gram)
         for shift in (0.9 * estimate, 0.5 * estimate):
             # Cholesky's success is the proof; the estimate only says where to try.
@@ -136,15 +139,22 @@ class _Problem:
                 return sqrt(shift - rounding)
         return 0.0
 
-    def _gram(self, least: float) -> tuple[np.ndarray, int]:
-        """A_J A_Jᵀ = Σ_x (Σ_y δ_xy δ_xyᵀ) ⊗ e_x e_xᵀ with δ_xy = u_f*(x) − u_y, and |J|."""
+    def _gram(self, least: float) -> tuple[np.ndarray, int, float]:
+        """A_J A_Jᵀ = Σ_x (Σ_y δ_xy δ_xyᵀ) ⊗ e_x e_xᵀ with δ_xy = u_f*(x) − u_y; |J|; its size.
+
+        The size is what the trace would be if nothing cancelled in δ_xy: rounding errors scale
+        with it, however small the differences are.
+        """
         wide, deep = self.coordinates.shape[1], self.keys.shape[1]
         squares = _outer(self.coordinates, self.coordinates)
-        gram, members = np.zeros((wide * wide, deep * deep)), 0
+        lengths = np.linalg.norm(self.coordinates, axis=1)
+        gram, members, size = np.zeros((wide * wide, deep * deep)), 0, 0.0
         for rows, slack in self.slacks():
             chosen = (slack >= least).astype(np.float64)
             members += int(chosen.sum())
             own = self.coordinates[self.target[rows]]
+            sums = (lengths[self.target[rows], None] + lengths[None, :]) ** 2
+            size += float((chosen * sums).sum(axis=1) @ (self.keys[rows] ** 2).sum(axis=1))
             others = chosen @ self.coordinates
             differences = (
                 chosen.sum(axis=1, keepdims=True) * _outer(own, own)
@@ -154,7 +164,7 @@ class _Problem:
             )
             gram += differences.T @ _outer(self.keys[rows], self.keys[rows])
         blocks = gram.reshape(wide, wide, deep, deep).transpose(0, 2, 1, 3)
-        return blocks.reshape(wide * deep, wide * deep), members
+        return blocks.reshape(wide * deep, wide * deep), members, size
 
 
 def _coordinates(values: np.ndarray) -> np.ndarray:
@@ -166,10 +176,9 @@ def _coordinates(values: np.ndarray) -> np.ndarray:
     outputs, dim = values.shape
     if outputs > dim:
         return values
-    differences = values[1:] - values[0]
-    if outputs > 1 and np.linalg.svd(differences, compute_uv=False)[-1] > 1e-9:
-        return np.eye(outputs)[:, 1:]
-    return values
+    spread = np.linalg.svd(values[1:] - values[0], compute_uv=False)
+    independent = outputs > 1 and spread[-1] > 1e-9 * np.abs(values).max()
+    return np.eye(outputs)[:, 1:] if independent else values
 
 
 def _is_positive(gram: np.ndarray, shift: float) -> bool:

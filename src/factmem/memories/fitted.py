@@ -81,7 +81,7 @@ def fitted_features(
     into = jr.normal(key, _shape(width, associations))
     features = jax.nn.relu(_products(associations.keys, into))
     out, found = _best_readout(features, associations, iterations, report)
-    memory = MLPMemory(into, out, Relu())
+    memory = _float32(MLPMemory(into, out, Relu()))
     return Fitted(memory, _suffices(memory, associations), found.iterations, found.outcome)
 
 
@@ -106,7 +106,7 @@ def fitted_relu(
     Raises:
         FactmemError: no neurons.
     """
-    shape = _shape(width, associations)
+    shape = _shape(width, associations, start)
     into, out = (jr.normal(one, shape) for one in jr.split(key))
     if start == "convex":
         features = jax.nn.relu(_products(associations.keys, into))
@@ -135,7 +135,7 @@ def fitted_bilinear(
     Raises:
         FactmemError: no neurons.
     """
-    shape = _shape(width, associations)
+    shape = _shape(width, associations, start)
     left, right, out = (jr.normal(one, shape) for one in jr.split(key, 3))
     if start == "convex":
         features = _products(associations.keys, left) * _products(associations.keys, right)
@@ -228,7 +228,9 @@ def _products(left: Float[Array, "rows dim"], right: Float[Array, "columns dim"]
     return jnp.matmul(left, right.T, precision=jax.lax.Precision.HIGHEST)
 
 
-def _shape(width: int, associations: Associations) -> tuple[int, int]:
+def _shape(width: int, associations: Associations, start: Start = "random") -> tuple[int, int]:
+    if start not in ("random", "convex"):
+        raise FactmemError(f"a fit starts from 'random' or 'convex' weights, not '{start}'")
     if width < 1:
         raise FactmemError(f"an MLP memory needs at least one neuron, not {width}")
     return width, associations.dim

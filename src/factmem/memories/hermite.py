@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Key
 
-from factmem.activations import HermitePolynomial, hermite
+from factmem.activations import HIGHEST_DEGREE, HermitePolynomial, hermite
 from factmem.errors import FactmemError
 from factmem.memories.associations import Associations
 from factmem.memories.mlp import MLPMemory
@@ -51,8 +51,10 @@ def hermite_memory(
     """
     if width < 1:
         raise FactmemError(f"an MLP memory needs at least one neuron, not {width}")
-    if degree < 1:
-        raise FactmemError(f"the degree of a Hermite memory is at least 1, not {degree}")
+    if not 1 <= degree <= HIGHEST_DEGREE:
+        raise FactmemError(
+            f"the degree of a Hermite memory is at least 1, at most {HIGHEST_DEGREE}, not {degree}"
+        )
     activation = mixed_activation(degree) if activation is None else activation
     if len(activation.coefficients) <= degree or activation.coefficients[degree] == 0:
         raise FactmemError(f"the activation has no Hermite coefficient of degree {degree}")

@@ -60,22 +60,39 @@ def maximal(
     Returns:
         The memory with a verdict. `UNDECIDED` is an answer: neither proof was completed.
     """
-    answers, keys = np.asarray(associations.answers, float), np.asarray(associations.keys, float)
+    pairs, scale = _of_size_one(associations)
     minimum = minimise(
         _loss,
-        answers.T @ keys,  # the Hebbian memory
-        (associations.keys, associations.values, associations.target),
+        np.asarray(pairs.answers, float).T @ np.asarray(pairs.keys, float),  # the Hebbian memory
+        (pairs.keys, pairs.values, pairs.target),
         iterations=iterations,
         report=report,
     )
-    margin = proved_margin(minimum.point, associations)
-    proof = None if margin > 0 else infeasibility(minimum.point, associations)
+    margin = proved_margin(minimum.point, pairs)
+    proof = None if margin > 0 else infeasibility(minimum.point, pairs)
     if proof is None:
         verdict = Verdict.FEASIBLE
     else:
         verdict = Verdict.INFEASIBLE if proof.proved else Verdict.UNDECIDED
-    memory = LinearMemory(jnp.asarray(minimum.point, jnp.float32))
+    memory = LinearMemory(jnp.asarray(minimum.point * scale, jnp.float32))
     return Maximal(memory, verdict, margin, proof, minimum)
+
+
+def _of_size_one(associations: Associations) -> tuple[Associations, float]:
+    """The same problem with vectors of length about 1, and what turns its W into one of the given.
+
+    Only powers of two are divided by, so no digit changes.
+    """
+    sizes = [
+        2.0
+        ** np.round(np.log2(max(np.linalg.norm(np.asarray(vectors, float), axis=1).max(), 1e-300)))
+        for vectors in (associations.keys, associations.values)
+    ]
+    keys, values = (
+        jnp.asarray((np.asarray(vectors, float) / size).astype(vectors.dtype))
+        for vectors, size in zip((associations.keys, associations.values), sizes, strict=True)
+    )
+    return Associations(keys, values, associations.target), float(1 / (sizes[0] * sizes[1]))
 
 
 def _loss(matrix: Float[Array, "dim dim"], data: tuple[Array, Array, Array]) -> Float[Array, ""]:

@@ -18,6 +18,7 @@ __all__ = ["bits_needed", "noise_tolerated", "noisy", "rounded", "rounded_to_mul
 
 _MOST_BITS = 24
 """As many as a float32 carries: more bits change nothing."""
+_LARGEST_NOISE = 1e6
 _DRAWS = 5
 _LEAST_NOISE, _MOST_NOISE = 2.0**-24, 4.0
 _HALVINGS = 10
@@ -66,8 +67,8 @@ def noisy(memory: M, key: Key[Array, ""], sigma: float) -> M:
     Raises:
         FactmemError: a σ that is negative or not finite.
     """
-    if not 0 <= sigma < np.inf:
-        raise FactmemError(f"the noise of weights is a finite number from 0, not {sigma}")
+    if not 0 <= sigma <= _LARGEST_NOISE:
+        raise FactmemError(f"the noise of weights is from 0 to {_LARGEST_NOISE:.0e}, not {sigma}")
     return _noisy(memory, key, jnp.asarray(sigma, jnp.float32))
 
 
@@ -127,7 +128,7 @@ def _noisy(memory: M, key: Array, sigma: Float[Array, ""]) -> M:
     leaves, structure = jax.tree.flatten(weights)
     keys = jr.split(key, len(leaves))
     leaves = [
-        leaf * (1 + sigma * jr.normal(one, leaf.shape))
+        leaf * (1 + sigma.astype(leaf.dtype) * jr.normal(one, leaf.shape, leaf.dtype))
         for leaf, one in zip(leaves, keys, strict=True)
     ]
     return eqx.combine(jax.tree.unflatten(structure, leaves), rest)

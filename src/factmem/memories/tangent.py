@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Key
 
-from factmem.activations import HermitePolynomial, hermite
+from factmem.activations import HIGHEST_DEGREE, HermitePolynomial, hermite
 from factmem.errors import FactmemError
 from factmem.memories.associations import Associations
 from factmem.memories.hermite import mixed_activation
@@ -74,6 +74,8 @@ def tangent_memory(
             f"the tangent construction needs an even degree, not {degree}: with an odd one the "
             f"kernel is even, and other keys no longer cancel"
         )
+    if degree >= HIGHEST_DEGREE:
+        raise FactmemError(f"the tangent construction's degree is below {HIGHEST_DEGREE}")
     activation = mixed_activation(degree + 1) if activation is None else activation
     if len(activation.coefficients) <= degree + 1 or activation.coefficients[degree + 1] == 0:
         raise FactmemError(f"the activation has no Hermite coefficient of degree {degree + 1}")

@@ -110,6 +110,8 @@ class TrainedMemory:
 
 def linear_start(key: Key[Array, ""], dim: int) -> LinearMemory:
     """A d × d matrix as the authors start it: normal, truncated, of variance 1/d."""
+    if dim < 1:
+        raise FactmemError(f"a matrix has at least one dimension, not {dim}")
     return LinearMemory(lecun_normal()(key, (dim, dim)).T)
 
 
