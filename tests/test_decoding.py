@@ -118,6 +118,28 @@ def test_cross_entropy_does_not_overflow():
     np.testing.assert_allclose(losses, [0, 1e30])
 
 
+def test_relative_margins_have_no_scale():
+    outputs, values, target = problem(0)
+    expected = smallest_margins(outputs, values, target).relative
+    for size in (1e-30, 1e30):
+        found = smallest_margins(size * outputs, values / size, target)
+        np.testing.assert_allclose(found.relative, expected, rtol=1e-4)
+        np.testing.assert_allclose(
+            smallest_margins(size * outputs, values, target).relative, expected, rtol=1e-4
+        )
+
+
+def test_margins_are_found_in_bounded_memory():
+    facts = outputs = 2**11
+    shapes = (
+        jax.ShapeDtypeStruct((facts, 64), jnp.float32),
+        jax.ShapeDtypeStruct((outputs, 64), jnp.float32),
+        jax.ShapeDtypeStruct((facts,), jnp.int32),
+    )
+    used = jax.jit(smallest_margins).lower(*shapes).compile().memory_analysis()
+    assert used.temp_size_in_bytes < facts * outputs * 64 * 4 / 16
+
+
 def test_the_scores_are_never_in_memory_all_at_once():
     facts = outputs = 2**13
     shapes = (

@@ -29,6 +29,16 @@ def test_run_time_is_measured():
     assert watch.seconds >= 0.05
 
 
+def test_run_time_is_what_compilation_leaves(monkeypatch):
+    moments = iter([10.0, 15.0])
+    monkeypatch.setattr(time, "perf_counter", lambda: next(moments))
+    with Stopwatch() as watch:
+        watch._heard("/jax/core/compile/backend_compile_duration", 2.0)
+        watch._heard("/jax/core/compile/jaxpr_to_mlir_module_duration", 0.5)
+        watch._heard("/some/other/event", 1.0)
+    assert (watch.seconds, watch.compile_seconds) == (2.5, 2.5)
+
+
 def test_a_stopped_watch_hears_nothing_more():
     with Stopwatch() as watch:
         pass

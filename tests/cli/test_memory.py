@@ -76,6 +76,9 @@ def test_precision_on_request(capsys):
     found = asked(capsys, "hebbian", "--dim", 32, "--facts", 8, "--precision")
     assert 1 <= found["bits_needed"] <= 16
     assert found["noise_tolerated"] > 0
+    # Of the memory as it was built, not as it was rounded for the test.
+    rough = asked(capsys, "hebbian", "--dim", 32, "--facts", 8, "--precision", "--bits", 1)
+    assert rough["noise_tolerated"] == found["noise_tolerated"]
 
 
 def test_fewer_outputs_are_shared(capsys):
@@ -87,6 +90,7 @@ def test_a_requirement_that_is_not_met_is_exit_code_1(capsys):
     size = ["hebbian", "--dim", 4, "--facts", 60]
     assert asked(capsys, *size, "--require", 1.0, code=1)["accuracy"] < 1
     assert asked(capsys, *size, "--require", 0.0)["accuracy"] < 1
+    assert asked(capsys, "hebbian", "--dim", 16, "--facts", 4, "--require", 1.0)["accuracy"] == 1
 
 
 def test_a_single_output_has_no_margin(capsys):
@@ -104,9 +108,17 @@ def test_a_single_output_has_no_margin(capsys):
         (["hebbian", "--dim", "8", "--facts", "4", "--seed", "-1"], "--seed"),
         (["hebbian", "--dim", "8", "--facts", "4", "--require", "2"], "--require"),
         (["hebbian", "--dim", "8", "--facts", "4", "--width", "4"], "hebbian has no width"),
-        (["hebbian", "--dim", "8", "--facts", "4", "--bits", "0"], "1 to 24 bits"),
-        (["hebbian", "--dim", "8", "--facts", "4", "--weight-noise", "-1"], "from 0"),
-        (["hebbian", "--dim", "8", "--facts", "4", "--weight-noise", "nan"], "from 0"),
+        (["hebbian", "--dim", "8", "--facts", "4", "--bits", "0"], "--bits is from 1 to 24"),
+        (["hebbian", "--dim", "8", "--facts", "4", "--weight-noise", "-1"], "from 0 to 1e6"),
+        (["hebbian", "--dim", "8", "--facts", "4", "--weight-noise", "nan"], "from 0 to 1e6"),
+        (["hebbian", "--dim", "8", "--facts", "4", "--weight-noise", "1e300"], "from 0 to 1e6"),
+        (["hebbian", "--dim", "8", "--facts", "1" + "0" * 20], "more than an array here may have"),
+        (["hebbian", "--dim", "100000", "--facts", "4"], "more than an array here may have"),
+        (
+            ["hermite", "--dim", "8", "--facts", "4", "--width", "1" + "0" * 14],
+            "more than an array",
+        ),
+        (["hermite", "--dim", "8", "--facts", "4", "--width", "4", "--degree", "100000000"], "100"),
         (
             ["hebbian", "--dim", "8", "--facts", "4", "--outputs", "2", "--target", "permutation"],
             "cannot have distinct answers among 2",

@@ -83,6 +83,7 @@ def test_numpy_arrays_are_taken():
         (((2, 3), (2, 3)), [0, 2], "from 0 to 1"),
         (((2, 3), (2, 3)), [0, -1], "from 0 to 1"),
         (((2, 3), (2, 3)), [0], "2 entries"),
+        (((2, 3), (2, 3)), [0.0, 1.0], "whole number"),
         (((0, 3), (2, 3)), [], "at least one row"),
         (((2, 3), (0, 3)), [0, 0], "at least one row"),
     ],
@@ -90,9 +91,22 @@ def test_numpy_arrays_are_taken():
 def test_what_does_not_fit_is_refused(shapes, target, message):
     keys, values = (jnp.ones(shape) for shape in shapes)
     with pytest.raises((FactmemError, TypeError)) as refused:
-        Associations(keys, values, jnp.array(target, int))
+        Associations(keys, values, jnp.array(target) if target else jnp.zeros(0, int))
     # jaxtyping, which only tests turn on, may be quicker than our own check.
     assert message in str(refused.value) or refused.type is not FactmemError
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_vectors_are_finite(wrong):
+    keys, values = jnp.eye(2), jnp.eye(2)
+    for vectors in ((keys.at[0, 1].set(wrong), values), (keys, values.at[0, 1].set(wrong))):
+        with pytest.raises(FactmemError, match="finite"):
+            Associations(*vectors, jnp.arange(2))
+
+
+def test_whole_numbers_become_floats():
+    pairs = Associations(np.eye(2, dtype=int), np.eye(2, dtype=int), np.arange(2))
+    assert pairs.keys.dtype == pairs.values.dtype == jnp.float32
 
 
 @pytest.mark.parametrize("sizes", [(0, 4, None), (4, 0, None), (4, 4, 0), (-1, 4, None)])

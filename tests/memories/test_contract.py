@@ -133,6 +133,22 @@ def test_weights_are_float32_arrays_and_nothing_else_counts(made):
     assert sum(leaf.size for leaf in leaves) == NUMBERS[name]
 
 
+@pytest.mark.parametrize("mode", ["x64", "strict"])
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_works_in_the_users_own_mode(name, mode):
+    context = jax.enable_x64(True) if mode == "x64" else jax.numpy_dtype_promotion("strict")
+    with context:
+        pairs = Associations.draw(jr.key(0), FACTS, DIM, outputs=15, target="permutation")
+        score = build(name, jr.key(1), pairs, **SIZES.get(name, {})).memory.score(pairs)
+    assert score.accuracy > 0.8
+    assert not jax.config.jax_enable_x64
+
+
+def test_a_tie_is_no_recall():
+    pairs = Associations(jnp.eye(2), jnp.ones((2, 2)), jnp.arange(2))
+    assert build("hebbian", jr.key(0), pairs).memory.score(pairs).accuracy == 0
+
+
 def test_sixteen_bits_a_weight_are_enough_here(made):
     _, memory = made
     assert rounded(memory, 16).score(PAIRS).accuracy == memory.score(PAIRS).accuracy

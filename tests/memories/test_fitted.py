@@ -1,15 +1,19 @@
 """Fitted MLPs: complete where the width suffices, gentle where it does not."""
 
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from scipy.special import logsumexp
 
 from factmem.errors import FactmemError
 from factmem.hinge import Outcome
 from factmem.memories import (
     Associations,
     BilinearMemory,
+    Fitted,
     MLPMemory,
+    fitted,
     fitted_bilinear,
     fitted_features,
     fitted_relu,
@@ -124,3 +128,35 @@ def test_1024_associations_at_d_64_in_less_than_4100_numbers(seed, width):
 def test_no_neurons_are_refused(fit):
     with pytest.raises(FactmemError, match="at least one neuron"):
         fit(jr.key(0), PAIRS, 0)
+
+
+def test_the_loss_of_a_stage_is_that_of_the_definition():
+    random = np.random.default_rng(0)
+    memory = BilinearMemory(*(jnp.asarray(random.normal(size=(4, 16)), jnp.float32) for _ in "abc"))
+    beta, c = 30.0, 0.03
+    keys, values = np.asarray(PAIRS.keys, float), np.asarray(PAIRS.values, float)
+    left, right, out = (np.asarray(w, float) for w in (memory.left, memory.right, memory.out))
+    outputs = ((keys @ left.T) * (keys @ right.T)) @ out
+    outputs = outputs / np.sqrt(np.mean(np.sum(outputs**2, axis=1)))
+    total = 0.0
+    for x, right_answer in enumerate(np.asarray(PAIRS.target)):
+        scores = beta * values @ outputs[x]
+        gaps = np.delete(scores - scores[right_answer], right_answer)
+        slack = np.logaddexp(0, 1 + logsumexp(gaps))
+        total += np.log(1 + c * slack**2) / c
+    found = fitted._stage_loss(memory, (PAIRS, jnp.asarray(beta)))
+    np.testing.assert_allclose(found, total, rtol=1e-4)
+
+
+def test_the_convex_start_has_the_best_readout_of_its_own_features(monkeypatch):
+    monkeypatch.setattr(
+        fitted, "_all_fitted", lambda memory, *rest: Fitted(memory, False, 0, Outcome.FLAT)
+    )
+    memory = fitted_bilinear(jr.key(1), PAIRS, 60, start="convex", iterations=2000).memory
+    # All margins of a convex fit with enough features are at 1; of other features they are not.
+    assert memory.score(PAIRS).min_margin == pytest.approx(1, abs=0.05)
+
+
+def test_an_unknown_start_is_refused():
+    with pytest.raises((FactmemError, TypeError), match="convex"):
+        fitted_relu(jr.key(0), PAIRS, 4, start="conve")

@@ -124,6 +124,7 @@ def test_at_safe_sizes_everything_is_recalled_for_most_seeds(size):
         ({"width": 0}, "at least one neuron"),
         ({"width": 4, "degree": 0}, "at least 1"),
         ({"width": 4, "degree": -2}, "at least 1"),
+        ({"width": 4, "degree": 10**8}, "at most 100"),
         ({"width": 4, "degree": 3, "activation": HermitePolynomial((1.0, 1.0))}, "of degree 3"),
         ({"width": 4, "degree": 1, "activation": HermitePolynomial((1.0, 0.0, 1.0))}, "degree 1"),
     ],

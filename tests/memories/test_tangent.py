@@ -164,13 +164,25 @@ def test_at_safe_sizes_everything_is_recalled_for_most_seeds(size):
         ({"width": 0}, "at least one neuron"),
         ({"width": 4, "degree": 3}, "even degree"),
         ({"width": 4, "degree": -2}, "even degree"),
+        ({"width": 4, "degree": 100}, "below 100"),
         ({"width": 4, "degree": 2, "activation": HermitePolynomial((1.0,) * 3)}, "of degree 3"),
+        (
+            {"width": 4, "degree": 2, "activation": HermitePolynomial((1.0, 1.0, 1.0, 0.0))},
+            "of degree 3",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused(options, message):
     pairs = Associations.draw(jr.key(0), 4, 3)
     with pytest.raises(FactmemError, match=message):
         tangent_memory(jr.key(1), pairs, **options)
+
+
+def test_only_the_coefficient_above_the_degree_is_needed():
+    pairs = Associations.draw(jr.key(0), 4, 3)
+    activation = HermitePolynomial((1.0, 1.0, 0.0, 1.0))
+    assert tangent_memory(jr.key(1), pairs, 4, 2, activation).activation is activation
+    assert tangent_memory(jr.key(1), pairs, 4, 2).activation.coefficients == (0.1, 0.1, 0.1, 1.0)
 
 
 def test_a_step_must_be_positive():

@@ -92,10 +92,11 @@ def test_too_many_facts_use_all_steps():
 
 
 def test_runs_of_a_stack_do_not_disturb_each_other():
-    """One succeeds at once, one diverges, one goes on: each as if alone."""
-    protocol = MemoryProtocol(learning_rate=0.3, steps=96, checks=3, criterion=1.0)
+    """One diverges at once, one succeeds soon, one late: each as if alone."""
+    protocol = MemoryProtocol(learning_rate=0.01, steps=1024, checks=32, criterion=1.0)
     easy = LinearMemory(1e3 * jnp.linalg.lstsq(PAIRS.keys, PAIRS.answers)[0].T)
-    starts = [easy, LinearMemory(jnp.full((8, 8), jnp.nan)), linear_start(jr.key(3), 8)]
+    slow = LinearMemory(-jnp.matmul(PAIRS.answers.T, PAIRS.keys))
+    starts = [easy, LinearMemory(jnp.full((8, 8), jnp.nan)), slow]
     stack = train_memories(starts, [PAIRS] * 3, protocol)
     for run, start in zip(stack, starts, strict=True):
         (alone,) = train_memories([start], [PAIRS], protocol)
@@ -105,7 +106,44 @@ def test_runs_of_a_stack_do_not_disturb_each_other():
         )
     assert stack[1].outcome is TrainingOutcome.DIVERGED
     assert stack[1].accuracy == 0
-    assert stack[2].outcome is not TrainingOutcome.DIVERGED
+    assert [run.outcome for run in stack[::2]] == [TrainingOutcome.REACHED] * 2
+    assert len({run.steps for run in stack}) == 3
+
+
+def test_the_best_accuracy_is_remembered_and_the_worst_run_reported():
+    """A rate that ruins what was known: the accuracy falls, its best stays."""
+    known = LinearMemory(0.1 * jnp.linalg.lstsq(PAIRS.keys, PAIRS.answers)[0].T)
+    unknown = LinearMemory(-known.matrix)
+    reports = []
+    protocol = MemoryProtocol(learning_rate=0.02, steps=24, checks=24, criterion=1.0)
+    pairs = Associations(PAIRS.keys, PAIRS.values, jnp.roll(PAIRS.target, 1))
+    runs = train_memories(
+        [known, unknown],
+        [pairs, pairs],
+        protocol,
+        lambda steps, accuracy: reports.append((steps, accuracy)),
+    )
+    assert [steps for steps, _ in reports] == list(range(1, len(reports) + 1))
+    assert reports[-1][1] == pytest.approx(min(run.best_accuracy for run in runs))
+    assert all(run.best_accuracy >= run.accuracy for run in runs)
+
+
+def test_best_accuracy_is_the_largest_of_all_checks(monkeypatch):
+    found = iter([0.5, 0.8, 0.3])
+    monkeypatch.setattr(
+        memories, "_measure", lambda stack, data: (jnp.zeros(1), jnp.array([next(found)]))
+    )
+    protocol = MemoryProtocol(learning_rate=1e-3, steps=3, checks=3)
+    (run,) = train_memories([linear_start(jr.key(1), 8)], [PAIRS], protocol)
+    assert run.best_accuracy == pytest.approx(0.8)
+    assert run.accuracy == pytest.approx(0.3)
+
+
+def test_an_accuracy_at_the_criterion_is_a_success(monkeypatch):
+    monkeypatch.setattr(memories, "_measure", lambda stack, data: (jnp.zeros(1), jnp.array([0.5])))
+    protocol = MemoryProtocol(learning_rate=1e-3, steps=3, checks=3, criterion=0.5)
+    (run,) = train_memories([linear_start(jr.key(1), 8)], [PAIRS], protocol)
+    assert (run.outcome, run.steps) == (TrainingOutcome.REACHED, 1)
 
 
 def test_a_learning_rate_is_data_and_never_compiled_in():
@@ -162,6 +200,11 @@ def test_runs_of_different_shapes_are_refused():
         train_memories(starts, [PAIRS], LINEAR_PROTOCOL)
     with pytest.raises(FactmemError, match="at least one"):
         train_memories([], [], LINEAR_PROTOCOL)
+
+
+def test_no_dimensions_are_refused():
+    with pytest.raises(FactmemError, match="at least one dimension"):
+        linear_start(jr.key(0), 0)
 
 
 def test_no_neurons_are_refused():

@@ -184,8 +184,7 @@ def _normalised(memory: Memory, associations: Associations) -> Float[Array, "fac
 
 def _suffices(memory: Memory, associations: Associations) -> bool:
     """Whether everything is recalled with some margin by weights of 16 bits."""
-    with jax.enable_x64(False):
-        return float(_missing(rounded(memory, _BITS), associations)) == 0
+    return float(_missing(rounded(memory, _BITS), _float32(associations))) == 0
 
 
 @eqx.filter_jit
@@ -220,8 +219,14 @@ def _balanced(weights: np.ndarray) -> np.ndarray:
     return weights / np.sqrt(np.mean(weights**2))
 
 
-def _float32(weights: Any) -> Any:
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), weights)
+def _float32(tree: Any) -> Any:
+    """The same with all its floating-point numbers in float32, whatever the user's mode."""
+
+    def single(leaf: Any) -> Any:
+        floating = jnp.issubdtype(leaf.dtype, jnp.floating)
+        return jnp.asarray(leaf, jnp.float32) if floating else leaf
+
+    return jax.tree.map(single, tree)
 
 
 def _products(left: Float[Array, "rows dim"], right: Float[Array, "columns dim"]) -> Array:
