@@ -82,8 +82,7 @@ def smallest_margins(
         relative = jnp.where(lengths > 0, margins / jnp.where(lengths > 0, lengths, 1.0), margins)
         return Margins(jnp.min(_margins(output, values, right)), jnp.min(relative))
 
-    rows = max(1, _rows(values) // values.shape[1])
-    return _over_blocks(of_one, (outputs, target), rows)
+    return _over_blocks(of_one, (outputs, target), _rows(values))
 
 
 def margins_in_full(

@@ -273,4 +273,6 @@ def test_verdicts_do_not_depend_on_the_length_of_vectors(size):
         scaled = Associations(pairs.keys * size, pairs.values, pairs.target)
         best = maximal(scaled)
         assert best.verdict is maximal(pairs).verdict is not Verdict.UNDECIDED
-        assert (best.memory.score(scaled).accuracy == 1) is (facts == 8)
+        score = best.memory.score(scaled)
+        assert (score.accuracy == 1) is (facts == 8)
+        assert score.min_margin == pytest.approx(best.proved_margin, rel=1e-2)

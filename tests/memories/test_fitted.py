@@ -12,6 +12,7 @@ from factmem.memories import (
     Associations,
     BilinearMemory,
     Fitted,
+    LinearMemory,
     MLPMemory,
     fitted,
     fitted_bilinear,
@@ -146,6 +147,13 @@ def test_the_loss_of_a_stage_is_that_of_the_definition():
         total += np.log(1 + c * slack**2) / c
     found = fitted._stage_loss(memory, (PAIRS, jnp.asarray(beta)))
     np.testing.assert_allclose(found, total, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("gap", "suffices"), [(2e-4, True), (0.5e-4, False), (-1.0, False)])
+def test_a_fit_suffices_when_margins_are_a_ten_thousandth_of_the_outputs(gap, suffices):
+    pairs = Associations(jnp.eye(2)[:1], jnp.array([[gap, 0.0], [0.0, 0.0]]), jnp.array([0]))
+    for size in (1e-3, 1.0, 1e3):
+        assert fitted._suffices(LinearMemory(size * jnp.eye(2)), pairs) is suffices
 
 
 def test_the_convex_start_has_the_best_readout_of_its_own_features(monkeypatch):
