@@ -242,9 +242,11 @@ def main() -> None:
     parser.add_argument("--slow", action="store_true", help="the slow cells too")
     parser.add_argument("--kept", type=Path, default=KEPT, help="where probes are kept")
     parser.add_argument("--table", type=Path, default=TABLE, help="where the table goes")
+    parser.add_argument("--only", help="cells of this method alone")
     options = parser.parse_args()
     kept = Kept(options.kept)
     cells = [cell for cell in grid() if options.slow or not cell.slow]
+    cells = [cell for cell in cells if options.only in (None, cell.method)]
     lines = [
         "# Numbers that each method needs",
         "",
