@@ -262,7 +262,7 @@ def main() -> None:
         "N associations, bracketed to 5 %; median and range over seeds. Embeddings are random and",
         "given, the target is a random permutation. For linear memories the dimension is searched",
         "for (low-rank: at rank d/2), for MLPs the width; tangent has two neurons for each of its",
-        "width.",
+        "width. Seconds are of two cores that had other work at times.",
         "",
         "| method | N | d | seeds | smallest size | numbers | bits per parameter | relative margin "
         "| bits a weight | noise σ | seconds |",

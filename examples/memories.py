@@ -58,7 +58,7 @@ def main() -> None:
             f"{watch.seconds:.1f}",
             str(built.details.get("verdict", "")),
         )
-    Console(width=110).print(table)
+    Console(width=120).print(table)
 
 
 if __name__ == "__main__":
