@@ -15,6 +15,7 @@ SOURCE = Path(factmem.__file__).parent
 # Every room may import those before it, never those after it.
 ROOMS = (
     "errors",
+    "progress",
     "stopwatch",
     "tensor_file",
     "facts",

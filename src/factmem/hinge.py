@@ -25,15 +25,15 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from factmem.decoding import loss_of_each
 from factmem.errors import FactmemError
+from factmem.progress import Report
 
 _PAIRS = 20
-"""Pairs of vectors that L-BFGS keeps: 10 need more iterations, 50 more time for each."""
+"""Pairs of vectors that L-BFGS keeps."""
 _FLAT = 1e-10
 
 __all__ = [
     "Minimum",
     "Outcome",
-    "Report",
     "gentle_hinge",
     "minimise",
     "smooth_hinge",
@@ -92,10 +92,6 @@ def _smooth_slack_of_one(
     total = jnp.sum(weights)
     excess = 1.0 + largest + jnp.log(total)
     return jax.nn.softplus(excess), weights * (jax.nn.sigmoid(excess) / total)
-
-
-Report = Callable[[int, float], None]
-"""Told from time to time how many iterations were done, and the loss there."""
 
 
 class Outcome(Enum):

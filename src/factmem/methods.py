@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from factmem import memories, training
 from factmem.errors import FactmemError, visible
+from factmem.progress import Report
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Key
@@ -13,8 +14,6 @@ if TYPE_CHECKING:
     from factmem.memories import Associations, Memory
 
 __all__ = ["METHODS", "Built", "Method", "build", "method_named"]
-
-Report = Callable[[int, float], None]
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,15 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from factmem.cli.answer import Output
+from factmem.progress import Report
 
 __all__ = ["progress"]
 
 _SECONDS_BETWEEN_LINES = 5.0
-
-Report = Callable[[int, float], None]
 
 
 @contextmanager

@@ -23,18 +23,19 @@ from jaxtyping import Array, Float, Key
 
 from factmem.activations import Relu
 from factmem.errors import FactmemError
-from factmem.hinge import Minimum, Outcome, Report, gentle_hinge, minimise, squared_hinge
+from factmem.hinge import Minimum, Outcome, gentle_hinge, minimise, squared_hinge
 from factmem.memories.associations import Associations
 from factmem.memories.memory import Memory
-from factmem.memories.mlp import BilinearMemory, MLPMemory
+from factmem.memories.mlp import BilinearMemory, MLPMemory, checked_width
 from factmem.memories.precision import rounded
+from factmem.progress import Report
 
 __all__ = ["Fitted", "Start", "fitted_bilinear", "fitted_features", "fitted_relu"]
 
 _SHARPNESS = tuple(20.0 * 2**stage for stage in range(8))
 """β, stage by stage."""
 _GENTLENESS = 0.03
-"""c: at 0.01 more keys are lost past the limit; at 1 more at the limit."""
+"""c: at 0.01 and at 0.1 more keys are lost past the limit."""
 _LEAST_MARGIN = 1e-4
 _BITS = 16
 _LOOK_EVERY = 25
@@ -236,6 +237,4 @@ def _products(left: Float[Array, "rows dim"], right: Float[Array, "columns dim"]
 def _shape(width: int, associations: Associations, start: Start = "random") -> tuple[int, int]:
     if start not in ("random", "convex"):
         raise FactmemError(f"a fit starts from 'random' or 'convex' weights, not '{start}'")
-    if width < 1:
-        raise FactmemError(f"an MLP memory needs at least one neuron, not {width}")
-    return width, associations.dim
+    return checked_width(width), associations.dim

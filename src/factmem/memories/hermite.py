@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Key
 from factmem.activations import HIGHEST_DEGREE, HermitePolynomial, hermite
 from factmem.errors import FactmemError
 from factmem.memories.associations import Associations
-from factmem.memories.mlp import MLPMemory
+from factmem.memories.mlp import MLPMemory, checked_width
 
 __all__ = ["hermite_memory", "mixed_activation"]
 
@@ -49,8 +49,7 @@ def hermite_memory(
     Raises:
         FactmemError: no neurons, a degree below 1, or c_k = 0.
     """
-    if width < 1:
-        raise FactmemError(f"an MLP memory needs at least one neuron, not {width}")
+    width = checked_width(width)
     if not 1 <= degree <= HIGHEST_DEGREE:
         raise FactmemError(
             f"the degree of a Hermite memory is at least 1, at most {HIGHEST_DEGREE}, not {degree}"

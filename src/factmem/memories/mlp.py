@@ -6,9 +6,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from factmem.activations import Activation
+from factmem.errors import FactmemError
 from factmem.memories.memory import Memory
 
-__all__ = ["BilinearMemory", "MLPMemory"]
+__all__ = ["BilinearMemory", "MLPMemory", "checked_width"]
 
 _EXACT = jax.lax.Precision.HIGHEST
 
@@ -53,3 +54,14 @@ class BilinearMemory(Memory):
         left = jnp.matmul(self.left, key, precision=_EXACT)
         right = jnp.matmul(self.right, key, precision=_EXACT)
         return jnp.matmul(self.out.T, left * right, precision=_EXACT)
+
+
+def checked_width(width: int) -> int:
+    """The same width, if an MLP can have it.
+
+    Raises:
+        FactmemError: no neurons.
+    """
+    if width < 1:
+        raise FactmemError(f"an MLP memory needs at least one neuron, not {width}")
+    return width

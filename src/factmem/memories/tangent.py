@@ -18,7 +18,7 @@ from factmem.errors import FactmemError
 from factmem.memories.associations import Associations
 from factmem.memories.hermite import mixed_activation
 from factmem.memories.memory import Memory
-from factmem.memories.mlp import MLPMemory
+from factmem.memories.mlp import MLPMemory, checked_width
 
 __all__ = ["TangentMemory", "paired_neurons", "tangent_memory"]
 
@@ -67,8 +67,7 @@ def tangent_memory(
     Raises:
         FactmemError: no neurons, an odd or negative degree, or c_{k+1} = 0.
     """
-    if width < 1:
-        raise FactmemError(f"an MLP memory needs at least one neuron, not {width}")
+    width = checked_width(width)
     if degree < 0 or degree % 2:
         raise FactmemError(
             f"the tangent construction needs an even degree, not {degree}: with an odd one the "

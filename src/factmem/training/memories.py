@@ -4,7 +4,7 @@ Runs of one shape are stacked and trained together. What differs between them (w
 associations) and the learning rate are data, so that nothing is compiled twice for one shape.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -25,7 +25,8 @@ from factmem.errors import FactmemError
 from factmem.memories.associations import Associations
 from factmem.memories.linear import LinearMemory
 from factmem.memories.memory import Memory
-from factmem.memories.mlp import MLPMemory
+from factmem.memories.mlp import MLPMemory, checked_width
+from factmem.progress import Report
 
 __all__ = [
     "LINEAR_PROTOCOL",
@@ -121,8 +122,7 @@ def mlp_start(key: Key[Array, ""], dim: int, width: int) -> MLPMemory:
     Raises:
         FactmemError: no neurons.
     """
-    if width < 1:
-        raise FactmemError(f"an MLP memory needs at least one neuron, not {width}")
+    width = checked_width(width)
     into_key, out_key = jr.split(key)
     return MLPMemory(
         into=lecun_normal()(into_key, (dim, width)).T,
@@ -136,7 +136,7 @@ def train_memories(
     starts: Sequence[Memory],
     associations: Sequence[Associations],
     protocol: MemoryProtocol,
-    report: Callable[[int, float], None] | None = None,
+    report: Report | None = None,
 ) -> list[TrainedMemory]:
     """Trains several memories of one shape at once, each on its own associations.
 
