@@ -120,6 +120,19 @@ class PromptDistribution(eqx.Module):
             raise FactmemError(f"prompts come as 'tokens' or as 'counts', not as {form!r}")
         return Prompts(content, facts, self.fact_answers[facts])
 
+    def fill(self, facts: Int[Array, " batch"], noise: Int[Array, ""]) -> Prompts:
+        """One question for each of the given facts, all T − 3 other places holding one token.
+
+        Args:
+            facts: places in `FactTable.fact_ids`.
+            noise: the token, as an id of the vocabulary.
+        """
+        filling = jnp.full((facts.shape[0], self.length - 3), noise, jnp.int32)
+        contents = self._around(filling, facts)
+        return Prompts(
+            count_tokens(contents, self.vocabulary.prompt_tokens), facts, self.fact_answers[facts]
+        )
+
     def draw_facts(self, key: Key[Array, ""], batch: int) -> Int[Array, " batch"]:
         """Facts drawn from p, as places in `FactTable.fact_ids`."""
         if self.thresholds is None:
@@ -155,8 +168,15 @@ class PromptDistribution(eqx.Module):
         self, key: Key[Array, ""], facts: Int[Array, " batch"]
     ) -> Int[Array, "batch length"]:
         """The tokens of every prompt in the order subject, relation, noise, EOS."""
+        names = self.vocabulary
+        noise = _uniform(key, facts.shape[0], self.length - 3, names.noise)
+        return self._around(noise + names.first_noise, facts)
+
+    def _around(
+        self, noise: Int[Array, "batch places"], facts: Int[Array, " batch"]
+    ) -> Int[Array, "batch length"]:
+        """Subject, relation, the given noise tokens, EOS."""
         batch, names = facts.shape[0], self.vocabulary
-        noise = _uniform(key, batch, self.length - 3, names.noise) + names.first_noise
         subjects = self.fact_subjects[facts]
         relations = self.fact_relations[facts] + names.first_relation
         eos = jnp.full((batch, 1), names.eos, jnp.int32)

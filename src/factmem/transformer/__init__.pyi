@@ -14,3 +14,11 @@ from .model import Weights as Weights
 from .model import accuracy as accuracy
 from .model import cross_entropy as cross_entropy
 from .model import draw_weights as draw_weights
+from .attention_construction import attention_construction as attention_construction
+from .construction import Construction as Construction
+from .construction import ambiguous_facts as ambiguous_facts
+from .denoiser import consecutive_blocks as consecutive_blocks
+from .denoiser import denoiser_margins as denoiser_margins
+from .mlp_construction import mlp_construction as mlp_construction
+from .recall import Recall as Recall
+from .recall import recall as recall

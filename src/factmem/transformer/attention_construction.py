@@ -1,0 +1,176 @@
+"""Theorem 3: a transformer of attention alone that recalls every fact.
+
+Subjects and relations are cut into blocks, and each block has one head:
+
+    K ᵀ Q = β (Σ_{z ∈ B} φ(z) + ½ φ(EOS)) φ(EOS)ᵀ                            the denoiser
+    Oᵀ V = (d/d_h) Σ_{z ∈ B} (Σ_{a ∈ A_z} φ(a)) φ(z)ᵀ Σ_j v_j v_jᵀ            the memory
+
+with d_h random unit vectors v_j orthogonal to φ(EOS), so that a head whose block is absent writes
+nothing. A_s are the answers of a subject, A_r those of a relation. One subject head and one
+relation head fire, and what they write together scores 2 for the answer in A_s ∩ A_r, 1 for other
+answers in one of the sets and 0 for the rest, each up to noise.
+"""
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, Key
+
+from factmem.facts.table import FactTable
+from factmem.facts.vocabulary import Vocabulary
+from factmem.transformer.construction import (
+    Construction,
+    ambiguous_facts,
+    check_embeddings,
+    partial_note,
+    union_bound,
+)
+from factmem.transformer.convention import THEORY
+from factmem.transformer.denoiser import (
+    Blocks,
+    consecutive_blocks,
+    largest_separable_block,
+    rank_one,
+    superposed_key,
+)
+from factmem.transformer.model import Embeddings, Shape, Transformer, Weights
+
+__all__ = ["attention_construction", "default_block", "memory_variance"]
+
+_EXACT = jax.lax.Precision.HIGHEST
+
+
+def attention_construction(
+    key: Key[Array, ""],
+    table: FactTable,
+    vocabulary: Vocabulary,
+    embeddings: Embeddings,
+    head_dim: int,
+    *,
+    block: int | None = None,
+    beta: float = 400.0,
+) -> Construction:
+    """The weights of Theorem 3.
+
+    It takes d ≳ max(R, D) and H d_h ≳ S + R, up to logarithms, for every fact to be recalled.
+
+    Args:
+        key: randomness of the directions v_j.
+        table: the facts.
+        vocabulary: the tokens, noise included.
+        embeddings: given, one table for tokens and answers.
+        head_dim: d_h.
+        block: how many tokens a head serves; `default_block` if left out.
+        beta: β, how sharply heads attend.
+
+    Raises:
+        FactmemError: d_h above d, two embedding tables, or an empty block.
+
+    Examples:
+        >>> import jax.random as jr
+        >>> from factmem.facts import FactTable, PromptDistribution
+        >>> from factmem.transformer import THEORY, Embeddings, recall
+        >>> table = FactTable.random(16, 4, 4)
+        >>> asked = PromptDistribution.of(table)
+        >>> phi = Embeddings.draw(jr.key(0), 512, asked.vocabulary, THEORY)
+        >>> built = attention_construction(jr.key(1), table, asked.vocabulary, phi, 256, block=4)
+        >>> built.model.shape.heads, recall(built.model, asked, jr.key(2)).accuracy
+        (5, 1.0)
+    """
+    check_embeddings(embeddings, table, head_dim)
+    dim = embeddings.tokens.shape[1]
+    block = default_block(table, vocabulary, dim, head_dim) if block is None else block
+    blocks = consecutive_blocks(vocabulary, block)
+    prompt_tokens = embeddings.tokens[: vocabulary.prompt_tokens]
+    query, key_rows = rank_one(superposed_key(prompt_tokens, blocks), prompt_tokens[-1], head_dim)
+    value = _orthogonal_to(prompt_tokens[-1], key, (len(blocks), head_dim, dim))
+    weights = Weights(
+        query=beta**0.5 * query,
+        key=beta**0.5 * key_rows,
+        value=value,
+        output=_outputs(value, table, vocabulary, embeddings, blocks),
+        mlp_in=jnp.zeros((0, dim)),
+        mlp_bias=None,
+        mlp_out=jnp.zeros((0, dim)),
+    )
+    shape = Shape(dim, len(blocks), head_dim)
+    model = Transformer(weights, embeddings, shape, vocabulary, THEORY)
+    return Construction(model, blocks, beta, partial_note(table) + _shared_note(table))
+
+
+def default_block(table: FactTable, vocabulary: Vocabulary, dim: int, head_dim: int) -> int:
+    """The largest block for which denoiser and memory should both be right, at least 1.
+
+    The memory's errors have the standard deviation √`memory_variance`, and the largest of K·|A|
+    of them must stay below ½: a margin is 1 minus two such errors.
+    """
+    largest = largest_separable_block(dim, vocabulary)
+    most = union_bound(table.facts * table.answers)
+    fits = (
+        size
+        for size in range(largest, 1, -1)
+        if memory_variance(table, dim, head_dim, size) ** 0.5 * most <= 0.5
+    )
+    return next(fits, 1)
+
+
+def memory_variance(table: FactTable, dim: int, head_dim: int, block: int) -> float:
+    """The variance of φ(a)ᵀ Oᵀ V φ(z), on average over the subjects z of a block.
+
+    Of a right answer a ∈ A_z, for v_j Gaussian with entries N(0, 1/d): the other tokens of the
+    block contribute, those that share the answer most.
+    """
+    sizes = [len(np.unique(row[row >= 0])) for row in table.answer_of]
+    answers = float(np.mean(sizes))
+    sharing = float(np.mean(table.answer_counts[table.fact_ids[2]] - 1)) / max(table.subjects - 1, 1)
+    spread = 1 / dim + (1 + 1 / dim) / head_dim
+    others = (block - 1) * (sharing + answers / dim) * spread
+    return others + (1 + (answers - 1) / dim) * (1 + 2 / head_dim) - 1
+
+
+def _orthogonal_to(
+    direction: Float[Array, " dim"], key: Key[Array, ""], shape: tuple[int, int, int]
+) -> Float[Array, "heads head_dim dim"]:
+    """Unit vectors, uniform on the sphere within the complement of a direction."""
+    unit = direction / jnp.linalg.norm(direction)
+    drawn = jr.normal(key, shape)
+    along = jnp.einsum("hkd,d->hk", drawn, unit, precision=_EXACT)
+    across = drawn - along[:, :, None] * jnp.broadcast_to(unit, (1, 1, shape[2]))
+    return across / jnp.linalg.norm(across, axis=2, keepdims=True)
+
+
+def _outputs(
+    value: Float[Array, "heads head_dim dim"],
+    table: FactTable,
+    vocabulary: Vocabulary,
+    embeddings: Embeddings,
+    blocks: Blocks,
+) -> Float[Array, "heads head_dim dim"]:
+    """O = (d/d_h) V Σ_{z ∈ B} φ(z) (Σ_{a ∈ A_z} φ(a))ᵀ for every head."""
+    _, head_dim, dim = value.shape
+    content = vocabulary.first_noise
+    answers = embeddings.tokens[vocabulary.first_answer :]
+    sums = jnp.matmul(jnp.asarray(_answer_sets(table)), answers, precision=_EXACT)
+    read = jnp.einsum("hkd,zd->hkz", value, embeddings.tokens[:content], precision=_EXACT)
+    members = jnp.asarray(blocks[:, None, :content], value.dtype)
+    return dim / head_dim * jnp.einsum("hkz,zd->hkd", read * members, sums, precision=_EXACT)
+
+
+def _answer_sets(table: FactTable) -> Float[np.ndarray, "content answers"]:
+    """1 where a ∈ A_z, for the subjects and then the relations z."""
+    s, r, a = table.fact_ids
+    sets = np.zeros((table.subjects + table.relations, table.answers), np.float32)
+    sets[s, a] = 1
+    sets[table.subjects + r, a] = 1
+    return sets
+
+
+def _shared_note(table: FactTable) -> tuple[str, ...]:
+    count = ambiguous_facts(table)
+    if count == 0:
+        return ()
+    return (
+        f"{count} of {table.facts} facts have another answer in A_s ∩ A_r, for relations share "
+        f"answers: Theorem 3 says nothing about them.",
+    )

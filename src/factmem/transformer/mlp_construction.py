@@ -1,0 +1,199 @@
+"""Theorem 4: a transformer whose MLP recalls every fact.
+
+1. Each block of tokens has a group of heads with the same denoiser, whose values together are a
+   projection: P_S on a subspace for the blocks of subjects, P_R on an orthogonal one for those of
+   relations, both orthogonal to φ(EOS). The heads write x = φ̃(s) + φ̃(r), with φ̃(s) = P_S φ(s)
+   and φ̃(r) = P_R φ(r).
+2. The MLP is a memory of the pairs (s, r), with odd p and q, k = p + q and w_i ~ N(0, I):
+
+    v_i = (λ/m) Σ_{s,r} φ(a*(s,r)) ⟨He_k(w_i), φ̃(s)^⊗p ⊗ φ̃(r)^⊗q⟩
+    E_w Σ_i v_i σ(⟨w_i, x⟩) = λ c_k Σ_{s',r'} φ(a*(s',r')) ⟨φ̃(s'), φ̃(s)⟩^p ⟨φ̃(r'), φ̃(r)⟩^q
+
+   where k is the degree of σ and c_k its last Hermite coefficient.
+"""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, Key
+
+from factmem.activations import HIGHEST_DEGREE, HermitePolynomial, hermite
+from factmem.errors import FactmemError
+from factmem.facts.table import FactTable
+from factmem.facts.vocabulary import Vocabulary
+from factmem.memories.hermite import mixed_activation
+from factmem.transformer.construction import Construction, check_embeddings, partial_note
+from factmem.transformer.convention import THEORY
+from factmem.transformer.denoiser import (
+    Blocks,
+    consecutive_blocks,
+    largest_separable_block,
+    rank_one,
+    superposed_key,
+)
+from factmem.transformer.model import Embeddings, Shape, Transformer, Weights
+
+__all__ = ["mlp_construction", "pair_features"]
+
+_EXACT = jax.lax.Precision.HIGHEST
+_ENTRIES_AT_ONCE = 2**24
+
+
+def mlp_construction(
+    key: Key[Array, ""],
+    table: FactTable,
+    vocabulary: Vocabulary,
+    embeddings: Embeddings,
+    head_dim: int,
+    width: int,
+    *,
+    block: int | None = None,
+    degrees: tuple[int, int] = (1, 1),
+    beta: float = 400.0,
+) -> Construction:
+    """The weights of Theorem 4.
+
+    It takes H d_h ≳ S + R, m d ≳ K for K facts, and m ≳ C(a), the facts of one answer, up to
+    logarithms, for every fact to be recalled. Relations may share answers.
+
+    Args:
+        key: randomness of the subspaces and of the features w_i.
+        table: the facts.
+        vocabulary: the tokens, noise included.
+        embeddings: given, one table for tokens and answers.
+        head_dim: d_h.
+        width: m.
+        block: how many tokens a group of heads serves; from d if left out.
+        degrees: p and q, both odd.
+        beta: β, how sharply heads attend.
+
+    Raises:
+        FactmemError: d_h above d, d below 3, two embedding tables, an empty block, no neurons, or
+            a degree that is even.
+    """
+    check_embeddings(embeddings, table, head_dim)
+    _check(embeddings, width, degrees)
+    block = largest_separable_block(embeddings.tokens.shape[1], vocabulary) if block is None else block
+    blocks = consecutive_blocks(vocabulary, block)
+    projection_key, feature_key = jr.split(key)
+    prompt_tokens = embeddings.tokens[: vocabulary.prompt_tokens]
+    bases = _orthogonal_halves(projection_key, prompt_tokens[-1], head_dim)
+    group = bases[0].shape[0]
+    keys = jnp.repeat(superposed_key(prompt_tokens, blocks), group, axis=0)
+    query, key_rows = rank_one(keys, prompt_tokens[-1], head_dim)
+    of_subjects = blocks[:, : vocabulary.subjects].any(axis=1)
+    value = jnp.concatenate([bases[0] if is_subject else bases[1] for is_subject in of_subjects])
+    activation = mixed_activation(sum(degrees))
+    into, out = _memory(feature_key, table, vocabulary, embeddings, bases, width, degrees, activation)
+    weights = Weights(
+        query=beta**0.5 * query,
+        key=beta**0.5 * key_rows,
+        value=value,
+        output=value,
+        mlp_in=into,
+        mlp_bias=None,
+        mlp_out=out,
+    )
+    shape = Shape(embeddings.tokens.shape[1], len(blocks) * group, head_dim, width)
+    model = Transformer(weights, embeddings, shape, vocabulary, THEORY, activation)
+    notes = partial_note(table) + _width_note(table, width)
+    return Construction(model, np.repeat(blocks, group, axis=0), beta, notes)
+
+
+def pair_features(
+    weights: Float[Array, "width dim"],
+    subjects: Float[Array, "subjects dim"],
+    relations: Float[Array, "relations dim"],
+    degrees: tuple[int, int],
+) -> tuple[Float[Array, "width subjects"], Float[Array, "width relations"]]:
+    """Two factors whose product is ⟨He_k(w), a^⊗p ⊗ b^⊗q⟩ for orthogonal a and b.
+
+    √(p! q!/k!) · |a|^p h_p(⟨w, a⟩/|a|) · |b|^q h_q(⟨w, b⟩/|b|), the root with the first factor.
+    """
+    p, q = degrees
+    root = math.sqrt(math.factorial(p) * math.factorial(q) / math.factorial(p + q))
+    return root * _factor(weights, subjects, p), _factor(weights, relations, q)
+
+
+def _factor(weights: Array, vectors: Array, degree: int) -> Float[Array, "width vectors"]:
+    """|a|^p h_p(⟨w, a⟩/|a|) for all w and a."""
+    lengths = jnp.linalg.norm(vectors, axis=1)
+    inner = jnp.matmul(weights, (vectors / lengths[:, None]).T, precision=_EXACT)
+    return lengths[None, :] ** degree * hermite(degree, inner)
+
+
+def _memory(
+    key: Key[Array, ""],
+    table: FactTable,
+    vocabulary: Vocabulary,
+    embeddings: Embeddings,
+    bases: Float[Array, "2 group head_dim dim"],
+    width: int,
+    degrees: tuple[int, int],
+    activation: HermitePolynomial,
+) -> tuple[Float[Array, "width dim"], Float[Array, "width dim"]]:
+    """w_i and v_i, some neurons at a time."""
+    tokens = embeddings.tokens
+    subjects = _projected(tokens[: vocabulary.first_relation], bases[0])
+    relations = _projected(tokens[vocabulary.first_relation : vocabulary.first_noise], bases[1])
+    s, r, a = (jnp.asarray(ids) for ids in table.fact_ids)
+    answers = tokens[a + vocabulary.first_answer]
+    # λ c_k ‖φ̃(s)‖^2p ‖φ̃(r)‖^2q is about 10, well above what the heads write themselves.
+    strength = 10 * 2 ** sum(degrees) / activation.coefficients[-1]
+    into = jr.normal(key, (width, tokens.shape[1]))
+
+    def out_of_some(weights: Float[Array, "some dim"]) -> Float[Array, "some dim"]:
+        left, right = pair_features(weights, subjects, relations, degrees)
+        return jnp.matmul(left[:, s] * right[:, r], answers, precision=_EXACT)
+
+    at_once = max(1, _ENTRIES_AT_ONCE // table.facts)
+    parts = [out_of_some(into[i : i + at_once]) for i in range(0, width, at_once)]
+    return into, strength / width * jnp.concatenate(parts)
+
+
+def _projected(
+    vectors: Float[Array, "vectors dim"], basis: Float[Array, "group head_dim dim"]
+) -> Float[Array, "vectors dim"]:
+    rows = basis.reshape(-1, basis.shape[2])
+    return jnp.matmul(
+        jnp.matmul(vectors, rows.T, precision=_EXACT), rows, precision=_EXACT
+    )
+
+
+def _orthogonal_halves(
+    key: Key[Array, ""], eos: Float[Array, " dim"], head_dim: int
+) -> Float[Array, "2 group head_dim dim"]:
+    """Orthonormal bases of E_S and E_R, cut into heads; a head may end in rows of zeros.
+
+    Both have ⌊(d − 1)/2⌋ dimensions and are orthogonal to φ(EOS) and to each other.
+    """
+    (dim,) = eos.shape
+    half = (dim - 1) // 2
+    drawn = jr.normal(key, (dim, 2 * half))
+    basis, _ = jnp.linalg.qr(jnp.concatenate([eos[:, None], drawn], axis=1))
+    rows = basis[:, 1:].T.reshape(2, half, dim)
+    group = math.ceil(half / head_dim)
+    padded = jnp.zeros((2, group * head_dim, dim)).at[:, :half].set(rows)
+    return padded.reshape(2, group, head_dim, dim)
+
+
+def _check(embeddings: Embeddings, width: int, degrees: tuple[int, int]) -> None:
+    if embeddings.tokens.shape[1] < 3:
+        raise FactmemError("two subspaces orthogonal to EOS need d of at least 3")
+    if width < 1:
+        raise FactmemError(f"Theorem 4 needs an MLP: a width of at least 1, not {width}")
+    p, q = degrees
+    if p < 1 or q < 1 or p % 2 == 0 or q % 2 == 0 or p + q > HIGHEST_DEGREE:
+        raise FactmemError(f"p and q are odd, and at most {HIGHEST_DEGREE} together, not {p}, {q}")
+
+
+def _width_note(table: FactTable, width: int) -> tuple[str, ...]:
+    most = int(table.answer_counts.max())
+    if width > most:
+        return ()
+    return (
+        f"One answer has {most} facts: Theorem 4 needs a width m above that, and m is {width}.",
+    )
