@@ -14,9 +14,7 @@ Every probe is kept in a file as soon as it is done: started again, the script d
 """
 
 import argparse
-import json
 import statistics
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,9 +33,10 @@ from factmem.training import (
     mlp_start,
     train_memories,
 )
+from kept import RESULTS, Kept, MissingError
 
 FOLDER = Path(__file__).parent
-KEPT = FOLDER.parent / "results" / "memories.jsonl"
+KEPT = RESULTS / "memories.jsonl"
 TABLE = FOLDER / "memories.md"
 BRACKET = 1.05
 VERSION = 1
@@ -90,38 +89,6 @@ def grid() -> list[Cell]:
         Cell("trained-mlp", 512, 64, "width", 22, 2**9, seeds=3, slow=True),
     ]
     return cells
-
-
-class MissingError(Exception):
-    """A probe that would have to be run, where only kept ones are wanted."""
-
-
-class Kept:
-    """Probes on disk, one JSON object a line."""
-
-    def __init__(self, path: Path, complete: bool = False) -> None:
-        self.path = path
-        self.complete = complete
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lines = path.read_text().splitlines() if path.exists() else []
-        self.found = {}
-        for line in lines:
-            try:
-                probe = json.loads(line)
-            except json.JSONDecodeError:  # interrupted while this line was written
-                continue
-            self.found[json.dumps(probe["what"], sort_keys=True)] = probe["result"]
-
-    def get(self, what: dict[str, Any], measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        key = json.dumps(what, sort_keys=True)
-        if key not in self.found:
-            if self.complete:
-                raise MissingError
-            self.found[key] = measure()
-            with self.path.open("a") as file:
-                file.write("\n" if self.path.stat().st_size else "")
-                file.write(json.dumps({"what": what, "result": self.found[key]}))
-        return self.found[key]
 
 
 def probe(cell: Cell, size: int, seed: int) -> dict[str, Any]:

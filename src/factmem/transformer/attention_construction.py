@@ -11,11 +11,13 @@ relation head fire, and what they write together scores 2 for the answer in A_s 
 answers in one of the sets and 0 for the rest, each up to noise.
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Bool, Float, Key
 
 from factmem.facts.table import FactTable
 from factmem.facts.vocabulary import Vocabulary
@@ -28,7 +30,6 @@ from factmem.transformer.construction import (
 )
 from factmem.transformer.convention import THEORY
 from factmem.transformer.denoiser import (
-    Blocks,
     consecutive_blocks,
     largest_separable_block,
     rank_one,
@@ -82,17 +83,8 @@ def attention_construction(
     dim = embeddings.tokens.shape[1]
     block = default_block(table, vocabulary, dim, head_dim) if block is None else block
     blocks = consecutive_blocks(vocabulary, block)
-    prompt_tokens = embeddings.tokens[: vocabulary.prompt_tokens]
-    query, key_rows = rank_one(superposed_key(prompt_tokens, blocks), prompt_tokens[-1], head_dim)
-    value = _orthogonal_to(prompt_tokens[-1], key, (len(blocks), head_dim, dim))
-    weights = Weights(
-        query=beta**0.5 * query,
-        key=beta**0.5 * key_rows,
-        value=value,
-        output=_outputs(value, table, vocabulary, embeddings, blocks),
-        mlp_in=jnp.zeros((0, dim)),
-        mlp_bias=None,
-        mlp_out=jnp.zeros((0, dim)),
+    weights = _weights(
+        key, embeddings.tokens, blocks, _answer_sets(table), vocabulary, head_dim, jnp.asarray(beta)
     )
     shape = Shape(dim, len(blocks), head_dim)
     model = Transformer(weights, embeddings, shape, vocabulary, THEORY)
@@ -123,10 +115,36 @@ def memory_variance(table: FactTable, dim: int, head_dim: int, block: int) -> fl
     """
     sizes = [len(np.unique(row[row >= 0])) for row in table.answer_of]
     answers = float(np.mean(sizes))
-    sharing = float(np.mean(table.answer_counts[table.fact_ids[2]] - 1)) / max(table.subjects - 1, 1)
+    sharing = float(np.mean(table.answer_counts[table.fact_ids[2]] - 1)) / max(
+        table.subjects - 1, 1
+    )
     spread = 1 / dim + (1 + 1 / dim) / head_dim
     others = (block - 1) * (sharing + answers / dim) * spread
     return others + (1 + (answers - 1) / dim) * (1 + 2 / head_dim) - 1
+
+
+@partial(jax.jit, static_argnames=("vocabulary", "head_dim"))
+def _weights(
+    key: Key[Array, ""],
+    tokens: Float[Array, "tokens dim"],
+    blocks: Bool[Array, "blocks prompt_tokens"],
+    answer_sets: Float[Array, "content answers"],
+    vocabulary: Vocabulary,
+    head_dim: int,
+    beta: Float[Array, ""],
+) -> Weights:
+    content, dim = vocabulary.first_noise, tokens.shape[1]
+    prompt_tokens, answers = tokens[: vocabulary.prompt_tokens], tokens[vocabulary.first_answer :]
+    query, key_rows = rank_one(superposed_key(prompt_tokens, blocks), prompt_tokens[-1], head_dim)
+    value = _orthogonal_to(prompt_tokens[-1], key, (blocks.shape[0], head_dim, dim))
+    # O = (d/d_h) V Σ_{z ∈ B} φ(z) (Σ_{a ∈ A_z} φ(a))ᵀ
+    read = jnp.einsum("hkd,zd->hkz", value, tokens[:content], precision=_EXACT)
+    read = read * blocks[:, None, :content].astype(tokens.dtype)
+    sums = jnp.matmul(answer_sets, answers, precision=_EXACT)
+    output = dim / head_dim * jnp.einsum("hkz,zd->hkd", read, sums, precision=_EXACT)
+    nothing = jnp.zeros((0, dim), tokens.dtype)
+    sharpness = jnp.sqrt(beta).astype(tokens.dtype)
+    return Weights(sharpness * query, sharpness * key_rows, value, output, nothing, None, nothing)
 
 
 def _orthogonal_to(
@@ -134,27 +152,10 @@ def _orthogonal_to(
 ) -> Float[Array, "heads head_dim dim"]:
     """Unit vectors, uniform on the sphere within the complement of a direction."""
     unit = direction / jnp.linalg.norm(direction)
-    drawn = jr.normal(key, shape)
+    drawn = jr.normal(key, shape, direction.dtype)
     along = jnp.einsum("hkd,d->hk", drawn, unit, precision=_EXACT)
-    across = drawn - along[:, :, None] * jnp.broadcast_to(unit, (1, 1, shape[2]))
+    across = drawn - along[:, :, None] * unit[None, None, :]
     return across / jnp.linalg.norm(across, axis=2, keepdims=True)
-
-
-def _outputs(
-    value: Float[Array, "heads head_dim dim"],
-    table: FactTable,
-    vocabulary: Vocabulary,
-    embeddings: Embeddings,
-    blocks: Blocks,
-) -> Float[Array, "heads head_dim dim"]:
-    """O = (d/d_h) V Σ_{z ∈ B} φ(z) (Σ_{a ∈ A_z} φ(a))ᵀ for every head."""
-    _, head_dim, dim = value.shape
-    content = vocabulary.first_noise
-    answers = embeddings.tokens[vocabulary.first_answer :]
-    sums = jnp.matmul(jnp.asarray(_answer_sets(table)), answers, precision=_EXACT)
-    read = jnp.einsum("hkd,zd->hkz", value, embeddings.tokens[:content], precision=_EXACT)
-    members = jnp.asarray(blocks[:, None, :content], value.dtype)
-    return dim / head_dim * jnp.einsum("hkz,zd->hkd", read * members, sums, precision=_EXACT)
 
 
 def _answer_sets(table: FactTable) -> Float[np.ndarray, "content answers"]:

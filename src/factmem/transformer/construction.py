@@ -79,6 +79,6 @@ def partial_note(table: FactTable) -> tuple[str, ...]:
     )
 
 
-def union_bound(events: float) -> float:
+def union_bound(events: int) -> float:
     """√(2 log n): how many standard deviations the largest of n Gaussian errors comes to."""
-    return math.sqrt(2 * math.log(max(events, 2.0)))
+    return math.sqrt(2 * math.log(max(events, 2)))

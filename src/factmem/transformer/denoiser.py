@@ -55,7 +55,9 @@ def consecutive_blocks(vocabulary: Vocabulary, size: int) -> Blocks:
 
 
 def superposed_key(
-    tokens: Float[Array, "prompt_tokens dim"], blocks: Blocks, threshold: float = 0.5
+    tokens: Float[Array, "prompt_tokens dim"],
+    blocks: Bool[Array | np.ndarray, "blocks prompt_tokens"],
+    threshold: float = 0.5,
 ) -> Float[Array, "blocks dim"]:
     """The paper's key Σ_{z ∈ B} φ(z) + θ φ(EOS) of every block.
 
@@ -96,7 +98,7 @@ def denoiser_margins(
 def strongest_noise(
     scores: Float[Array, "prompt_tokens heads"], vocabulary: Vocabulary
 ) -> Int[np.ndarray, " noise_tokens"]:
-    """The noise tokens that some head scores highest of all: what an attacker fills prompts with."""
+    """The noise tokens that some head scores highest: what an attacker fills prompts with."""
     noise = np.asarray(scores)[vocabulary.first_noise : vocabulary.eos]
     return np.unique(noise.argmax(axis=0)) + vocabulary.first_noise
 

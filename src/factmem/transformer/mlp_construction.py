@@ -13,14 +13,15 @@
 """
 
 import math
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Bool, Float, Key
 
-from factmem.activations import HIGHEST_DEGREE, HermitePolynomial, hermite
+from factmem.activations import HIGHEST_DEGREE, hermite
 from factmem.errors import FactmemError
 from factmem.facts.table import FactTable
 from factmem.facts.vocabulary import Vocabulary
@@ -28,7 +29,6 @@ from factmem.memories.hermite import mixed_activation
 from factmem.transformer.construction import Construction, check_embeddings, partial_note
 from factmem.transformer.convention import THEORY
 from factmem.transformer.denoiser import (
-    Blocks,
     consecutive_blocks,
     largest_separable_block,
     rank_one,
@@ -76,31 +76,45 @@ def mlp_construction(
     """
     check_embeddings(embeddings, table, head_dim)
     _check(embeddings, width, degrees)
-    block = largest_separable_block(embeddings.tokens.shape[1], vocabulary) if block is None else block
+    dim = embeddings.tokens.shape[1]
+    block = largest_separable_block(dim, vocabulary) if block is None else block
     blocks = consecutive_blocks(vocabulary, block)
-    projection_key, feature_key = jr.split(key)
-    prompt_tokens = embeddings.tokens[: vocabulary.prompt_tokens]
-    bases = _orthogonal_halves(projection_key, prompt_tokens[-1], head_dim)
-    group = bases[0].shape[0]
-    keys = jnp.repeat(superposed_key(prompt_tokens, blocks), group, axis=0)
-    query, key_rows = rank_one(keys, prompt_tokens[-1], head_dim)
-    of_subjects = blocks[:, : vocabulary.subjects].any(axis=1)
-    value = jnp.concatenate([bases[0] if is_subject else bases[1] for is_subject in of_subjects])
-    activation = mixed_activation(sum(degrees))
-    into, out = _memory(feature_key, table, vocabulary, embeddings, bases, width, degrees, activation)
-    weights = Weights(
-        query=beta**0.5 * query,
-        key=beta**0.5 * key_rows,
-        value=value,
-        output=value,
-        mlp_in=into,
-        mlp_bias=None,
-        mlp_out=out,
+    head_key, feature_key = jr.split(key)
+    heads, bases = _heads(
+        head_key, embeddings.tokens, blocks, vocabulary, head_dim, jnp.asarray(beta)
     )
-    shape = Shape(embeddings.tokens.shape[1], len(blocks) * group, head_dim, width)
+    activation = mixed_activation(sum(degrees))
+    # λ c_k ‖φ̃(s)‖^2p ‖φ̃(r)‖^2q is about 10, well above what the heads write themselves.
+    strength = 10 * 2 ** sum(degrees) / activation.coefficients[-1]
+    into, out = _memory(
+        feature_key, embeddings.tokens, bases, table.fact_ids, vocabulary, width, degrees
+    )
+    weights = Weights(*heads, mlp_in=into, mlp_bias=None, mlp_out=strength * out)
+    group = bases.shape[1]
+    shape = Shape(dim, len(blocks) * group, head_dim, width)
     model = Transformer(weights, embeddings, shape, vocabulary, THEORY, activation)
     notes = partial_note(table) + _width_note(table, width)
     return Construction(model, np.repeat(blocks, group, axis=0), beta, notes)
+
+
+@partial(jax.jit, static_argnames=("vocabulary", "head_dim"))
+def _heads(
+    key: Key[Array, ""],
+    tokens: Float[Array, "tokens dim"],
+    blocks: Bool[Array, "blocks prompt_tokens"],
+    vocabulary: Vocabulary,
+    head_dim: int,
+    beta: Float[Array, ""],
+) -> tuple[tuple[Array, Array, Array, Array], Float[Array, "2 group head_dim dim"]]:
+    """Queries, keys, values and outputs of all heads, group by group, and the two bases."""
+    prompt_tokens = tokens[: vocabulary.prompt_tokens]
+    bases = _orthogonal_halves(key, prompt_tokens[-1], head_dim)
+    keys = jnp.repeat(superposed_key(prompt_tokens, blocks), bases.shape[1], axis=0)
+    query, key_rows = rank_one(keys, prompt_tokens[-1], head_dim)
+    of_relations = jnp.any(blocks[:, vocabulary.first_relation :], axis=1).astype(jnp.int32)
+    value = bases[of_relations].reshape(-1, head_dim, tokens.shape[1])
+    sharpness = jnp.sqrt(beta).astype(tokens.dtype)
+    return (sharpness * query, sharpness * key_rows, value, value), bases
 
 
 def pair_features(
@@ -125,42 +139,36 @@ def _factor(weights: Array, vectors: Array, degree: int) -> Float[Array, "width 
     return lengths[None, :] ** degree * hermite(degree, inner)
 
 
+@partial(jax.jit, static_argnames=("vocabulary", "width", "degrees"))
 def _memory(
     key: Key[Array, ""],
-    table: FactTable,
-    vocabulary: Vocabulary,
-    embeddings: Embeddings,
+    tokens: Float[Array, "tokens dim"],
     bases: Float[Array, "2 group head_dim dim"],
+    fact_ids: tuple[Array, Array, Array],
+    vocabulary: Vocabulary,
     width: int,
     degrees: tuple[int, int],
-    activation: HermitePolynomial,
-) -> tuple[Float[Array, "width dim"], Float[Array, "width dim"]]:
-    """w_i and v_i, some neurons at a time."""
-    tokens = embeddings.tokens
+) -> tuple[Float[Array, "{width} dim"], Float[Array, "{width} dim"]]:
+    """w_i, and v_i but for its factor λ."""
     subjects = _projected(tokens[: vocabulary.first_relation], bases[0])
     relations = _projected(tokens[vocabulary.first_relation : vocabulary.first_noise], bases[1])
-    s, r, a = (jnp.asarray(ids) for ids in table.fact_ids)
+    s, r, a = fact_ids
     answers = tokens[a + vocabulary.first_answer]
-    # λ c_k ‖φ̃(s)‖^2p ‖φ̃(r)‖^2q is about 10, well above what the heads write themselves.
-    strength = 10 * 2 ** sum(degrees) / activation.coefficients[-1]
-    into = jr.normal(key, (width, tokens.shape[1]))
+    into = jr.normal(key, (width, tokens.shape[1]), tokens.dtype)
 
-    def out_of_some(weights: Float[Array, "some dim"]) -> Float[Array, "some dim"]:
-        left, right = pair_features(weights, subjects, relations, degrees)
-        return jnp.matmul(left[:, s] * right[:, r], answers, precision=_EXACT)
+    def out_of_one(weights: Float[Array, " dim"]) -> Float[Array, " dim"]:
+        left, right = pair_features(weights[None, :], subjects, relations, degrees)
+        return jnp.matmul(left[0, s] * right[0, r], answers, precision=_EXACT)
 
-    at_once = max(1, _ENTRIES_AT_ONCE // table.facts)
-    parts = [out_of_some(into[i : i + at_once]) for i in range(0, width, at_once)]
-    return into, strength / width * jnp.concatenate(parts)
+    at_once = min(width, max(1, _ENTRIES_AT_ONCE // s.shape[0]))
+    return into, jax.lax.map(out_of_one, into, batch_size=at_once) / width
 
 
 def _projected(
     vectors: Float[Array, "vectors dim"], basis: Float[Array, "group head_dim dim"]
 ) -> Float[Array, "vectors dim"]:
     rows = basis.reshape(-1, basis.shape[2])
-    return jnp.matmul(
-        jnp.matmul(vectors, rows.T, precision=_EXACT), rows, precision=_EXACT
-    )
+    return jnp.matmul(jnp.matmul(vectors, rows.T, precision=_EXACT), rows, precision=_EXACT)
 
 
 def _orthogonal_halves(
@@ -172,11 +180,11 @@ def _orthogonal_halves(
     """
     (dim,) = eos.shape
     half = (dim - 1) // 2
-    drawn = jr.normal(key, (dim, 2 * half))
+    drawn = jr.normal(key, (dim, 2 * half), eos.dtype)
     basis, _ = jnp.linalg.qr(jnp.concatenate([eos[:, None], drawn], axis=1))
     rows = basis[:, 1:].T.reshape(2, half, dim)
     group = math.ceil(half / head_dim)
-    padded = jnp.zeros((2, group * head_dim, dim)).at[:, :half].set(rows)
+    padded = jnp.zeros((2, group * head_dim, dim), eos.dtype).at[:, :half].set(rows)
     return padded.reshape(2, group, head_dim, dim)
 
 

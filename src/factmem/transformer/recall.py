@@ -1,8 +1,10 @@
 """Whether a transformer recalls its facts: every fact, among sampled noise and the worst noise."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import equinox as eqx
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Int, Key
@@ -53,16 +55,13 @@ def recall(
     noise = strongest_noise(model.scores(), model.vocabulary)
     smallest = np.full(asked.facts, np.inf)
     relative = np.inf
-    facts = np.arange(asked.facts, dtype=np.int32)
-    for start in range(0, asked.facts, _PROMPTS_AT_ONCE):
-        some = facts[start : start + _PROMPTS_AT_ONCE]
-        for round_key in jr.split(jr.fold_in(key, start), max(sampled, 1))[:sampled]:
-            found = _sampled_margins(model, asked, round_key, some)
-            smallest[some] = np.fmin(smallest[some], _or_lost(found.margin))
-            relative = min(relative, float(_or_lost(found.relative).min()))
-        for token in noise:
-            found = _filled_margins(model, asked, some, np.int32(token))
-            smallest[some] = np.fmin(smallest[some], _or_lost(found.margin))
+    for facts in np.split(
+        np.arange(asked.facts, dtype=np.int32),
+        range(_PROMPTS_AT_ONCE, asked.facts, _PROMPTS_AT_ONCE),
+    ):
+        for prompts in _questions(asked, jnp.asarray(facts), key, sampled, noise):
+            found = _margins(model, prompts)
+            smallest[facts] = np.minimum(smallest[facts], _or_lost(found.margin))
             relative = min(relative, float(_or_lost(found.relative).min()))
     return Recall(
         facts=asked.facts,
@@ -73,25 +72,30 @@ def recall(
     )
 
 
-def _or_lost(margins: Array) -> np.ndarray:
-    """NaN is no answer: as bad as can be."""
-    return np.nan_to_num(np.asarray(margins, np.float64), nan=-np.inf, posinf=np.inf)
+def _questions(
+    asked: PromptDistribution,
+    facts: Int[Array, " batch"],
+    key: Key[Array, ""],
+    sampled: int,
+    noise: Int[np.ndarray, " noise_tokens"],
+) -> Iterator[Prompts]:
+    for number in range(sampled):
+        yield _sampled(asked, jr.fold_in(key, number), facts)
+    for token in noise:
+        yield _filled(asked, facts, jnp.asarray(token, jnp.int32))
+
+
+_sampled = eqx.filter_jit(lambda asked, key, facts: asked.ask(key, facts, form="counts"))
+_filled = eqx.filter_jit(PromptDistribution.fill)
 
 
 @eqx.filter_jit
-def _sampled_margins(
-    model: Transformer, asked: PromptDistribution, key: Array, facts: Int[Array, " batch"]
-) -> Margins:
-    return _margins(model, asked.ask(key, facts, form="counts"))
-
-
-@eqx.filter_jit
-def _filled_margins(
-    model: Transformer, asked: PromptDistribution, facts: Int[Array, " batch"], noise: Array
-) -> Margins:
-    return _margins(model, asked.fill(facts, noise))
-
-
 def _margins(model: Transformer, prompts: Prompts) -> Margins:
     outputs = model(prompts.content)
     return smallest_margins(outputs, model.embeddings.outputs, model.targets(prompts.answers))
+
+
+def _or_lost(margins: Array) -> np.ndarray:
+    """NaN is no answer: as bad as can be."""
+    found = np.asarray(margins, np.float64)
+    return np.where(np.isnan(found), -np.inf, found)
