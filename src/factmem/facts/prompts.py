@@ -133,6 +133,13 @@ class PromptDistribution(eqx.Module):
             count_tokens(contents, self.vocabulary.prompt_tokens), facts, self.fact_answers[facts]
         )
 
+    def known_tokens(self) -> Int[np.ndarray, "facts 3"]:
+        """Subject, relation and EOS of every fact's prompts: what they hold besides noise."""
+        names = self.vocabulary
+        subjects = np.asarray(self.fact_subjects)
+        relations = np.asarray(self.fact_relations) + names.first_relation
+        return np.stack([subjects, relations, np.full_like(subjects, names.eos)], axis=1)
+
     def draw_facts(self, key: Key[Array, ""], batch: int) -> Int[Array, " batch"]:
         """Facts drawn from p, as places in `FactTable.fact_ids`."""
         if self.thresholds is None:

@@ -23,13 +23,14 @@ _DRAWS = 5
 _LEAST_NOISE, _MOST_NOISE = 2.0**-24, 4.0
 _HALVINGS = 10
 
-M = TypeVar("M", bound=Memory)
+M = TypeVar("M")
 
 
 def rounded(memory: M, bits: int) -> M:
     """Every weight at b bits: the nearest of 2^b equally spaced levels between ± the largest.
 
-    Each tensor has one scale, its largest magnitude s: levels −s + 2s·j/(2^b − 1).
+    Of a memory or any other tree of arrays. Each tensor has one scale, its largest magnitude s:
+    levels −s + 2s·j/(2^b − 1).
 
     Raises:
         FactmemError: bits outside 1 to 24.

@@ -25,6 +25,7 @@ from jaxtyping import Float, Int
 from factmem.activations import Relu
 from factmem.errors import FactmemError
 from factmem.facts.prompts import PromptDistribution
+from factmem.transformer.denoiser import tokens_read
 from factmem.transformer.model import Transformer
 
 __all__ = ["Certificate", "certify"]
@@ -100,20 +101,16 @@ def _attended(model: Transformer, asked: PromptDistribution) -> tuple[_Bounded, 
     scores = _scores(model)
     values = _values(model)
     names = model.vocabulary
-    known = np.stack(
-        [
-            np.asarray(asked.fact_subjects),
-            np.asarray(asked.fact_relations) + names.first_relation,
-            np.full(asked.facts, names.eos),
-        ],
-        axis=1,
+    read, leaks = _read(
+        scores, asked.known_tokens(), slice(names.first_noise, names.eos), asked.length - 3
     )
-    read, leaks = _read(scores, known, slice(names.first_noise, names.eos), asked.length - 3)
     heads = np.arange(model.shape.heads)[None, :]
     centre, own_error = values.centre[read, heads], values.error[read, heads]
     spread = np.ptp(values.centre, axis=0) + 2 * values.error.max(axis=0)
-    rounding = _gamma(names.prompt_tokens + _EXP_ERRORS) * values.size.max(axis=0)
-    error = own_error + leaks[:, :, None] * spread[None] + rounding[None]
+    # Adding b to a is wrong by |b| at most: where all but one term are small, so is the error.
+    adding = names.prompt_tokens * np.minimum(leaks[:, :, None], _UNIT) * values.size.max(axis=0)
+    rounding = _gamma(_EXP_ERRORS) * (np.abs(centre) + own_error) + adding
+    error = own_error + leaks[:, :, None] * spread[None] + rounding * _WIDENED
     rows = (asked.facts, -1)
     return _Bounded(centre.reshape(rows), error.reshape(rows)), leaks.max(axis=1)
 
@@ -123,13 +120,11 @@ def _read(
 ) -> tuple[Int[np.ndarray, "facts heads"], Float[np.ndarray, "facts heads"]]:
     """The strongest of the known tokens for every head, and the attention that others get."""
     high, low = scores.centre + scores.error, scores.centre - scores.error
-    of_known = scores.centre[known]
-    best = of_known.argmax(axis=1)
-    read = np.take_along_axis(known, best, axis=1)
-    floor = np.take_along_axis(low[known], best[:, None, :], axis=1)
-    others = np.exp(np.minimum(high[known] - floor, 700.0))
-    np.put_along_axis(others, best[:, None, :], 0.0, axis=1)
-    strongest = np.minimum(high[noise].max(axis=0)[None, :] - floor[:, 0], 700.0)
+    read = tokens_read(scores.centre, known)
+    floor = np.take_along_axis(low, read, axis=0)
+    over = np.where(known[:, :, None] == read[:, None, :], -np.inf, high[known] - floor[:, None, :])
+    others = np.exp(np.minimum(over, 700.0))
+    strongest = np.minimum(high[noise].max(axis=0)[None, :] - floor, 700.0)
     leaks = others.sum(axis=1) + places * np.exp(strongest)
     return read, leaks / (1 + leaks) * (1 + 4 * _EXP_ERRORS * _UNIT) + _LEAST
 

@@ -27,6 +27,7 @@ __all__ = [
     "rank_one",
     "strongest_noise",
     "superposed_key",
+    "tokens_read",
 ]
 
 Blocks = Bool[np.ndarray, "blocks prompt_tokens"]
@@ -88,8 +89,8 @@ def denoiser_margins(
         scores: s_h(z); EOS stands last.
         blocks: of every head, one row each.
     """
-    scores = np.asarray(scores, np.float64)
-    gaps = (scores - scores[-1]).T
+    table = np.asarray(scores, np.float64)
+    gaps = (table - table[-1]).T
     signed = np.where(blocks, gaps, -gaps)
     signed[:, -1] = np.inf  # EOS itself
     return signed.min(axis=1)
@@ -101,6 +102,13 @@ def strongest_noise(
     """The noise tokens that some head scores highest: what an attacker fills prompts with."""
     noise = np.asarray(scores)[vocabulary.first_noise : vocabulary.eos]
     return np.unique(noise.argmax(axis=0)) + vocabulary.first_noise
+
+
+def tokens_read(
+    scores: Float[np.ndarray, "prompt_tokens heads"], known: Int[np.ndarray, "facts known"]
+) -> Int[np.ndarray, "facts heads"]:
+    """Which of the known tokens of a prompt every head scores highest."""
+    return np.take_along_axis(known, scores[known].argmax(axis=1), axis=1)
 
 
 def largest_separable_block(dim: int, vocabulary: Vocabulary) -> int:

@@ -1,0 +1,353 @@
+"""The compiler: any table of facts into the weights of a one-layer transformer, with a proof.
+
+Nothing is trained on prompts. Three steps, each a full-batch problem of its own:
+
+1. *Keys* (`keys.py`). Each head gets a key that puts EOS above all noise, with a margin, and many
+   subjects and relations above EOS. With scores sharp enough it reads, of the subject, the
+   relation and EOS, the one that it scores highest: one known token for every fact, whatever the
+   noise. So every fact has one fixed input to the rest of the network.
+2. *Everything else*: values, outputs and the MLP, fitted jointly on all facts at once by L-BFGS,
+   first with the cross-entropy and then with the gentle hinge of outputs in units of their own
+   size, ever sharper.
+3. *The certificate* (`certificate.py`) of the weights, rounded to 16 bits: over every prompt, and
+   in float32. The fit ends when it certifies every fact.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+from factmem.decoding import cross_entropy_of_one, loss_of_each, recalled
+from factmem.errors import FactmemError
+from factmem.facts.prompts import PromptDistribution
+from factmem.hinge import Minimum, Outcome, gentle_hinge, minimise
+from factmem.memories.precision import rounded
+from factmem.progress import Report
+from factmem.transformer.certificate import Certificate, certify
+from factmem.transformer.construction import Construction
+from factmem.transformer.convention import EXPERIMENTS, Convention
+from factmem.transformer.denoiser import rank_one, tokens_read
+from factmem.transformer.keys import choose_keys
+from factmem.transformer.model import Embeddings, Shape, Transformer, Weights
+
+__all__ = ["Compiled", "compile_facts"]
+
+_BITS = 16
+_LEAK = 2.0**-30
+"""The share of attention that may stray: well below the rounding errors of float32."""
+_CROSS_ENTROPY_STEPS = 3000
+_STAGES, _STAGE_STEPS = 6, 300
+_GENTLENESS = 0.03
+_LOOK_EVERY = 50
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compiled(Construction):
+    """A compiled transformer, its weights on 2¹⁶ levels, and what is proved of it.
+
+    Args:
+        certificate: a lower bound of every fact's margin, over all prompts.
+        iterations: of L-BFGS, in all.
+        outcome: how the last minimisation ended.
+    """
+
+    certificate: Certificate
+    iterations: int
+    outcome: Outcome
+
+
+Numbers = Array | np.ndarray
+
+
+class Readout(NamedTuple):
+    """What is fitted: all weights but keys and queries."""
+
+    value: Float[Numbers, "heads head_dim dim"]
+    output: Float[Numbers, "heads head_dim dim"]
+    mlp_in: Float[Numbers, "width dim"]
+    mlp_bias: Float[Numbers, " width"]
+    mlp_out: Float[Numbers, "width dim"]
+
+
+class Lesson(NamedTuple):
+    """All facts, as the readout sees them."""
+
+    tokens: Float[Numbers, "prompt_tokens dim"]
+    read: Int[Numbers, "facts heads"]
+    outputs: Float[Numbers, "outputs dim"]
+    target: Int[Numbers, " facts"]
+
+
+def compile_facts(
+    key: Key[Array, ""],
+    asked: PromptDistribution,
+    embeddings: Embeddings,
+    shape: Shape,
+    *,
+    convention: Convention = EXPERIMENTS,
+    report: Report | None = None,
+) -> Compiled:
+    """Weights that recall every fact, and the proof of it.
+
+    Args:
+        key: randomness of the choice of keys and of the start of the fit.
+        asked: the facts, the noise tokens and the length of prompts.
+        embeddings: given.
+        shape: of the transformer.
+        convention: the experiments' (two tables, answers alone compete) or the theorems'.
+        report: told how far it is: steps, and the loss.
+
+    Returns:
+        A transformer with weights of 16 bits. Where the shape is too small its certificate does
+        not cover all facts: `certificate.certified_accuracy` says how many.
+
+    Raises:
+        FactmemError: d_h above d, fewer bits than the facts need, a token that no head can read,
+            or an answer that no output can reach.
+    """
+    _check(asked, embeddings, shape)
+    rng = np.random.default_rng(np.asarray(jr.key_data(key)).ravel())
+    tokens = _prompt_tokens(embeddings, asked)
+    keys = choose_keys(rng, tokens, asked, shape.heads)
+    heads = _heads(keys, tokens, asked, shape, convention)
+    frame = partial(_model, heads, embeddings, shape, asked, convention)
+    lesson = _lesson(heads, tokens, asked, embeddings, convention)
+    readout, found, steps = _fitted(rng, lesson, shape, frame, asked, report)
+    model = frame(readout)
+    blocks = np.asarray(model.scores())[-1][:, None] < np.asarray(model.scores()).T
+    return Compiled(
+        model=model,
+        blocks=blocks,
+        beta=heads.beta,
+        certificate=certify(model, asked),
+        iterations=steps,
+        outcome=found.outcome,
+    )
+
+
+# ---- heads ---------------------------------------------------------------------------------------
+
+
+class Heads(NamedTuple):
+    """Queries and keys, on 2¹⁶ levels, and the token that each reads for each fact."""
+
+    query: Float[Array, "heads head_dim dim"]
+    key: Float[Array, "heads head_dim dim"]
+    read: Int[np.ndarray, "facts heads"]
+    beta: float
+
+
+def _heads(
+    keys: Float[np.ndarray, "heads dim"],
+    tokens: Float[np.ndarray, "prompt_tokens dim"],
+    asked: PromptDistribution,
+    shape: Shape,
+    convention: Convention,
+) -> Heads:
+    """Scores β k·φ(z), with β so large that hardly any attention strays."""
+    eos = tokens[-1]
+    scale = math.sqrt(shape.head_dim) if convention.scaled_scores else 1.0
+    rows = jnp.asarray(keys, jnp.float32), jnp.asarray(scale * eos / (eos @ eos), jnp.float32)
+    query, key = rounded(rank_one(*rows, shape.head_dim), _BITS)
+    scores = tokens @ np.asarray(key[:, 0], np.float64).T
+    known = asked.known_tokens()
+    read = tokens_read(scores, known)
+    gap = _smallest_gap(scores, known, read, asked)
+    if not gap > 0:
+        raise FactmemError("two tokens have the same score in some head: the embeddings coincide")
+    beta = math.log(asked.length / _LEAK) / gap
+    return Heads(beta * query, key, read, beta)
+
+
+def _smallest_gap(
+    scores: Float[np.ndarray, "prompt_tokens heads"],
+    known: Int[np.ndarray, "facts 3"],
+    read: Int[np.ndarray, "facts heads"],
+    asked: PromptDistribution,
+) -> float:
+    """By how much the token that is read is ahead of every other that a prompt can hold."""
+    names = asked.vocabulary
+    best = np.take_along_axis(scores, read, axis=0)
+    others = np.where(known[:, :, None] == read[:, None, :], -np.inf, scores[known])
+    strongest = np.maximum(others.max(axis=1), scores[names.first_noise : names.eos].max(axis=0))
+    return float((best - strongest).min())
+
+
+# ---- the readout ---------------------------------------------------------------------------------
+
+
+def _fitted(
+    rng: np.random.Generator,
+    lesson: Lesson,
+    shape: Shape,
+    frame: Callable[[Readout], Transformer],
+    asked: PromptDistribution,
+    report: Report | None,
+) -> tuple[Readout, Minimum, int]:
+    """The readout, how its last minimisation ended, and the steps of all."""
+    steps = 0
+
+    def report_all(stage_steps: int, loss: float) -> None:
+        if report is not None:
+            report(steps + stage_steps, loss)
+
+    def certified(weights: Readout) -> bool:
+        if not _recalls(weights, lesson):
+            return False
+        balanced = _balanced(weights, lesson)
+        return certify(frame(balanced), asked).certified_accuracy == 1
+
+    run = partial(minimise, enough=certified, check_every=_LOOK_EVERY, report=report_all)
+    start = _start(rng, lesson, shape)
+    found = run(_cross_entropy, start, lesson, iterations=_CROSS_ENTROPY_STEPS)
+    steps += found.iterations
+    sharpness = float(_root_mean_square(_outputs(found.point, lesson)))
+    for _ in range(_STAGES):
+        if found.outcome is Outcome.ENOUGH:
+            break
+        weights = _balanced(found.point, lesson)
+        data = (lesson, np.asarray(sharpness))
+        found = run(_stage_loss, weights, data, iterations=_STAGE_STEPS)
+        steps, sharpness = steps + found.iterations, 2 * sharpness
+    return _balanced(found.point, lesson), found, steps
+
+
+def _cross_entropy(readout: Readout, lesson: Lesson) -> Float[Array, ""]:
+    outputs = _outputs(readout, lesson)
+    return jnp.sum(loss_of_each(cross_entropy_of_one, outputs, lesson.outputs, lesson.target))
+
+
+def _stage_loss(readout: Readout, data: tuple[Lesson, Array]) -> Float[Array, ""]:
+    lesson, sharpness = data
+    outputs = _outputs(readout, lesson)
+    outputs = sharpness * outputs / _root_mean_square(outputs)
+    return gentle_hinge(outputs, lesson.outputs, lesson.target, jnp.asarray(_GENTLENESS))
+
+
+def _stream(readout: Readout, lesson: Lesson) -> Float[Array, "facts dim"]:
+    """F_MHSA of every fact, each head reading its token and no other."""
+    heads, head_dim, dim = readout.value.shape
+    values = jnp.einsum("zd,hkd->zhk", lesson.tokens, readout.value)
+    read = values[lesson.read, jnp.arange(heads, dtype=lesson.read.dtype)[None, :]]
+    return read.reshape(-1, heads * head_dim) @ readout.output.reshape(heads * head_dim, dim)
+
+
+def _outputs(readout: Readout, lesson: Lesson) -> Float[Array, "facts dim"]:
+    """F_TF of every fact."""
+    x = _stream(readout, lesson)
+    inner = x @ readout.mlp_in.T + readout.mlp_bias[None, :]
+    return x + jax.nn.relu(inner) @ readout.mlp_out
+
+
+def _root_mean_square(outputs: Float[Array, "facts dim"]) -> Float[Array, ""]:
+    return jnp.sqrt(jnp.mean(jnp.sum(outputs**2, axis=1)))
+
+
+def _recalls(readout: Readout, lesson: Lesson) -> bool:
+    """Whether all facts are recalled, in float64 and before any rounding."""
+    with jax.enable_x64(True):
+        return bool(_all_recalled(readout, lesson))
+
+
+@jax.jit
+def _all_recalled(readout: Readout, lesson: Lesson) -> Array:
+    return jnp.all(recalled(_outputs(readout, lesson), lesson.outputs, lesson.target))
+
+
+def _start(rng: np.random.Generator, lesson: Lesson, shape: Shape) -> Readout:
+    """Random weights under which the stream, and what neurons see of it, has variance 1."""
+    per_head = (shape.heads, shape.head_dim, shape.dim)
+    neurons = (shape.width, shape.dim)
+    nothing = np.zeros((0, shape.dim)), np.zeros(0), np.zeros((0, shape.dim))
+    value, output = rng.normal(size=per_head), rng.normal(size=per_head)
+    x = np.asarray(_stream(Readout(value, output, *nothing), lesson))
+    spread = np.sqrt(np.mean((x - x.mean(axis=0)) ** 2))
+    into = rng.normal(size=neurons) / math.sqrt(shape.dim)
+    return Readout(
+        value=value,
+        output=output / spread,
+        mlp_in=into,
+        mlp_bias=rng.normal(size=shape.width) - into @ (x.mean(axis=0) / spread),
+        mlp_out=rng.normal(size=neurons) / math.sqrt(max(shape.width, 1)),
+    )
+
+
+def _balanced(readout: Readout, lesson: Lesson) -> Readout:
+    """The same function times a constant, with both weights of every head and neuron equal in size.
+
+    Rounding to levels that a whole tensor shares then costs every head and neuron alike.
+    """
+    value, output, into, bias, out = (np.asarray(part, np.float64) for part in readout)
+    x = np.asarray(_stream(readout, lesson))
+    size = np.sqrt(np.mean(x**2))
+    output, bias = output / size, bias / size
+    ratio = _ratio(np.linalg.norm(output, axis=2), np.linalg.norm(value, axis=2))[:, :, None]
+    value, output = value * ratio, output / ratio
+    incoming = np.sqrt(np.sum(into**2, axis=1) + bias**2)
+    ratio = _ratio(np.linalg.norm(out, axis=1), incoming)
+    return Readout(value, output, into * ratio[:, None], bias * ratio, out / ratio[:, None])
+
+
+def _ratio(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """What to multiply the right with, and divide the left by, to make them equal."""
+    both = (left > 0) & (right > 0)
+    return np.sqrt(np.where(both, left, 1.0) / np.where(both, right, 1.0))
+
+
+# ---- assembling ----------------------------------------------------------------------------------
+
+
+def _model(
+    heads: Heads,
+    embeddings: Embeddings,
+    shape: Shape,
+    asked: PromptDistribution,
+    convention: Convention,
+    readout: Readout,
+) -> Transformer:
+    """A transformer with everything on 2¹⁶ levels."""
+    value, output, into, bias, out = (jnp.asarray(part, jnp.float32) for part in readout)
+    weights = Weights(
+        heads.query, heads.key, value, output, into, bias if convention.mlp_bias else None, out
+    )
+    return Transformer(rounded(weights, _BITS), embeddings, shape, asked.vocabulary, convention)
+
+
+def _lesson(
+    heads: Heads,
+    tokens: Float[np.ndarray, "prompt_tokens dim"],
+    asked: PromptDistribution,
+    embeddings: Embeddings,
+    convention: Convention,
+) -> Lesson:
+    first = asked.vocabulary.first_answer if convention.shared_table else 0
+    return Lesson(
+        tokens,
+        heads.read.astype(np.int32),
+        np.asarray(embeddings.outputs, np.float64),
+        np.asarray(asked.fact_answers) + np.int32(first),
+    )
+
+
+def _prompt_tokens(embeddings: Embeddings, asked: PromptDistribution) -> np.ndarray:
+    return np.asarray(embeddings.tokens, np.float64)[: asked.vocabulary.prompt_tokens]
+
+
+def _check(asked: PromptDistribution, embeddings: Embeddings, shape: Shape) -> None:
+    if shape.head_dim > shape.dim:
+        raise FactmemError(
+            f"heads of {shape.head_dim} dimensions do not fit into d = {shape.dim}; "
+            f"d_h is at most d"
+        )
+    if embeddings.tokens.shape[1] != shape.dim:
+        raise FactmemError(
+            f"the embeddings have {embeddings.tokens.shape[1]} dimensions, the shape {shape.dim}"
+        )
