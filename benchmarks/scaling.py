@@ -18,25 +18,38 @@ soon as it is done: started again, the script does what is missing.
 import argparse
 import math
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
+from matplotlib.figure import Figure
+from scipy.stats import linregress
+from scipy.stats import t as t_distribution
 
+from factmem.embeddings import sphere
 from factmem.facts import FactTable, PromptDistribution
 from factmem.transformer import (
     THEORY,
     Embeddings,
     attention_construction,
+    denoiser_margins,
     mlp_construction,
     recall,
 )
+from factmem.transformer.denoiser import superposed_key
+from factmem.transformer.keys import widest_key
 from kept import RESULTS, Kept
 
 FOLDER = Path(__file__).parent
 VERSION = 1
 SIZES = (4, 7, 11, 19, 32)
+ANSWERS = (16, 8, 4, 2)
+DIMS = (16, 32, 64, 128, 256)
+TOKENS = 1024
 SEEDS, ENOUGH = 5, 4
 FRACTION = 160
 STEPS_A_DOUBLING = 8
@@ -129,17 +142,214 @@ def smallest(
     return {"size": size_at(high), **probes[high][0]}
 
 
+# ---- what a head can superpose -------------------------------------------------------------------
+
+
+def superposed(dim: int, any_key: bool, seed: int) -> dict[str, Any]:
+    """The largest block that is separated from EOS and from all other of 1,024 tokens."""
+    tokens = np.asarray(sphere(jr.key(seed), TOKENS, dim), np.float64)
+
+    def separates(size: int) -> bool:
+        blocks = np.arange(TOKENS)[None, :] < size
+        if not any_key:
+            scores = tokens @ np.asarray(superposed_key(jnp.asarray(tokens), blocks), np.float64).T
+            return bool(denoiser_margins(scores, blocks).min() > 0)
+        apart = tokens[:-1] - tokens[-1]
+        return widest_key(np.where(blocks[0, :-1, None], apart, -apart)) is not None
+
+    low, high = 0, 1
+    while high < TOKENS and separates(high):
+        low, high = high, 2 * high
+    while high > low + 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if separates(middle) else (low, middle)
+    return {"block": low}
+
+
+# ---- what the logarithms explain -----------------------------------------------------------------
+
+
+def logarithms(name: str) -> list[float]:
+    """log n for the n Gaussian errors of which the largest must stay below a margin of 1.
+
+    Their variance goes as R/d for Theorem 3, with n = K (R + D) competitors in A_s or A_r, and as
+    C(a)/m for Theorem 4, with n = K |A|: so d, respectively m, must grow with log n.
+    """
+    competitors = {"Theorem 3": lambda size: size + 4, "Theorem 4, MLP": lambda size: 4 * size}
+    return [math.log(size**2 * competitors[name](size)) for size in SIZES]
+
+
+def slope(facts: list[float], parameters: list[float]) -> tuple[float, float]:
+    """Of log parameters against log facts, and half the width of its 95 % interval."""
+    fit = linregress(np.log(facts), np.log(parameters))
+    half = t_distribution.ppf(0.975, len(facts) - 2) * fit.stderr
+    return float(fit.slope), float(half)
+
+
+# ---- the report ----------------------------------------------------------------------------------
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kept", type=Path, default=RESULTS / "scaling.jsonl")
+    parser.add_argument("--out", type=Path, default=FOLDER, help="where table and plot go")
     options = parser.parse_args()
     kept = Kept(options.kept)
-    for subjects in SIZES:
-        print(subjects, smallest("theorem 3", theorem3, subjects, 40 * subjects, kept), flush=True)
-    for answers in (16, 8, 4, 2):
-        print(answers, smallest("answers", repeated_answers, answers, 2048, kept), flush=True)
-    for subjects in SIZES:
-        print(subjects, smallest("theorem 4", theorem4, subjects, 128 * subjects, kept), flush=True)
+    three = [smallest("theorem 3", theorem3, size, 40 * size, kept) for size in SIZES]
+    repeated = [smallest("answers", repeated_answers, each, 2048, kept) for each in ANSWERS]
+    four = [smallest("theorem 4", theorem4, size, 128 * size, kept) for size in SIZES]
+    heads = {
+        (dim, any_key): _median_block(dim, any_key, kept)
+        for dim in DIMS
+        for any_key in (False, True)
+    }
+    facts = [float(size**2) for size in SIZES]
+    curves = {
+        "Theorem 3": [row["parameters"] for row in three],
+        "Theorem 4, MLP": [
+            2 * 48 * size * row["size"] for size, row in zip(SIZES, four, strict=True)
+        ],
+        "Theorem 4, all": [row["parameters"] for row in four],
+    }
+    fractional = [
+        4 * 2 * size * FRACTION * row["size"] for size, row in zip(SIZES, three, strict=True)
+    ]
+    rows = [
+        ("Theorem 3", curves["Theorem 3"]),
+        ("– blocks of exactly d/160 tokens", fractional),
+        ("– and divided by log n", np.divide(fractional, logarithms("Theorem 3"))),
+        ("Theorem 4, MLP", curves["Theorem 4, MLP"]),
+        ("– divided by log n", np.divide(curves["Theorem 4, MLP"], logarithms("Theorem 4, MLP"))),
+        ("Theorem 4, attention and MLP", curves["Theorem 4, all"]),
+    ]
+    _draw(facts, curves, repeated, heads, options.out / "scaling.png")
+    text = _report(facts, three, four, rows, repeated, heads)
+    (options.out / "scaling.md").write_text(text)
+    print(text)
+
+
+def _median_block(dim: int, any_key: bool, kept: Kept) -> list[int]:
+    found = []
+    for seed in range(SEEDS):
+        what = {"experiment": "head", "dim": dim, "any_key": any_key, "seed": seed}
+        measure = partial(superposed, dim, any_key, seed)
+        found.append(kept.get(what | {"version": VERSION}, measure)["block"])
+    print(
+        f"  a head, d = {dim}, {'any key' if any_key else 'the superposed key'}: {found}",
+        flush=True,
+    )
+    return sorted(found)
+
+
+def _report(
+    facts: list[float],
+    three: list[dict[str, Any]],
+    four: list[dict[str, Any]],
+    rows: list[tuple[str, Any]],
+    repeated: list[dict[str, Any]],
+    heads: dict[tuple[int, bool], list[int]],
+) -> str:
+    lines = [
+        "# How the constructions grow with the number of facts",
+        "",
+        "Made by `benchmarks/scaling.py`, whose head says how: the smallest size at which four",
+        "seeds of five recall every fact; D = 4, random unit embeddings, S + R noise tokens,",
+        "T = 32.",
+        "",
+        "![Parameters against facts](scaling.png)",
+        "",
+        "| facts | Theorem 3: d = d_h | block | heads | parameters "
+        "| Theorem 4: d | m | parameters of the MLP | all |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for size, k, row3, row4 in zip(SIZES, facts, three, four, strict=True):
+        block = max(1, round(row3["size"] / FRACTION))
+        lines.append(
+            f"| {k:,.0f} | {row3['size']:,} | {block} | {row3['heads']} | {row3['parameters']:,} "
+            f"| {48 * size:,} | {row4['size']:,} | {2 * 48 * size * row4['size']:,} "
+            f"| {row4['parameters']:,} |"
+        )
+    lines += ["", "Slopes of log parameters against log facts, with 95 % intervals:", ""]
+    lines += ["| | slope |", "|---|---|"]
+    for name, parameters in rows:
+        value, half = slope(facts, parameters)
+        lines.append(f"| {name} | {value:.2f} ± {half:.2f} |")
+    lines += [
+        "",
+        "A block has at least one token, so that below d = 240 a fixed fraction of d is not to be",
+        "had: the second row counts 160 (S + R)/d heads instead. log n is the logarithm that the",
+        "theorems hide: of n Gaussian errors the largest must stay below a margin of 1, with",
+        "n = K (R + D) for Theorem 3 and K |A| for Theorem 4.",
+        "",
+        "## The width of Theorem 4 against the facts of one answer",
+        "",
+        "64 facts (S = 16, R = 4), d = 768.",
+        "",
+        "| max C(a) | smallest m | m / C(a) |",
+        "|---|---|---|",
+    ]
+    for answers, row in zip(ANSWERS, repeated, strict=True):
+        count = 16 // answers
+        lines.append(f"| {count} | {row['size']:,} | {row['size'] / count:,.0f} |")
+    lines += [
+        "",
+        "## The tokens that one head can superpose",
+        "",
+        f"A random block among {TOKENS:,} unit vectors, EOS one of them; median and range over",
+        "five seeds.",
+        "",
+        "| d | the paper's key | over d | any key | over d |",
+        "|---|---|---|---|---|",
+    ]
+    for dim in DIMS:
+        cells = []
+        for any_key in (False, True):
+            low, middle, high = (heads[dim, any_key][i] for i in (0, SEEDS // 2, SEEDS - 1))
+            cells += [f"{middle} ({low}–{high})", f"{middle / dim:.3f}"]
+        lines.append(f"| {dim} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _draw(
+    facts: list[float],
+    curves: dict[str, list[float]],
+    repeated: list[dict[str, Any]],
+    heads: dict[tuple[int, bool], list[int]],
+    path: Path,
+) -> None:
+    figure = Figure(figsize=(13, 4), layout="constrained")
+    left, middle, right = figure.subplots(1, 3)
+    for colour, (name, parameters) in zip(("C0", "C1", "C2"), curves.items(), strict=True):
+        value, half = slope(facts, parameters)
+        left.loglog(
+            facts, parameters, "o-", color=colour, label=f"{name}: {value:.2f} ± {half:.2f}"
+        )
+    left.loglog(facts, [3e4 * k for k in facts], "k--", linewidth=1, label="slope 1")
+    left.set(xlabel="facts", ylabel="parameters", title="Smallest size that recalls everything")
+    left.set_ylim(1e3)
+    left.legend(title="slope, 95 % interval", loc="lower right", fontsize="small")
+    _ticks(left, facts)
+    counts = [16 // answers for answers in ANSWERS]
+    middle.loglog(counts, [row["size"] for row in repeated], "o-", label="smallest m")
+    middle.loglog(counts, counts, "k--", linewidth=1, label="m = C(a)")
+    middle.set(xlabel="facts of one answer, C(a)", ylabel="m", title="Theorem 4: width and C(a)")
+    middle.legend()
+    _ticks(middle, counts)
+    for any_key, label in ((False, "the paper's key"), (True, "any key")):
+        medians = np.array([heads[dim, any_key][SEEDS // 2] for dim in DIMS], float)
+        right.loglog(DIMS, np.where(medians > 0, medians, np.nan), "o-", label=label)
+    right.loglog(DIMS, DIMS, "k--", linewidth=1, label="d tokens")
+    right.set(xlabel="d", ylabel="tokens", title=f"Largest block of a head, {TOKENS:,} tokens")
+    right.legend()
+    _ticks(right, DIMS)
+    for axes in (left, middle, right):
+        axes.grid(alpha=0.3)
+    figure.savefig(path, dpi=120)
+
+
+def _ticks(axes: Any, places: Any) -> None:
+    axes.set_xticks(places, [f"{place:,.0f}" for place in places])
+    axes.set_xticks([], minor=True)
 
 
 if __name__ == "__main__":

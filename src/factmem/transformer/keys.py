@@ -72,7 +72,9 @@ def choose_keys(
     keys = []
     for head in range(heads):
         subjects = head < round(heads * names.subjects / names.first_noise)
-        want = np.arange(names.subjects) if subjects else np.arange(names.subjects, names.first_noise)
+        want = (
+            np.arange(names.subjects) if subjects else np.arange(names.subjects, names.first_noise)
+        )
         avoid = np.vstack([noise, np.delete(content, want, axis=0)])
         first = np.lexsort((rng.random(len(want)), readers[want]))[0]
         key = _grown(content[want], avoid, int(first), readers[want])
