@@ -9,6 +9,7 @@ from importlib.metadata import version
 from cyclopts import App, CycloptsError, UnknownCommandError
 
 from factmem.cli.answer import Answer, emit
+from factmem.cli.construct import construct
 from factmem.cli.facts import facts
 from factmem.cli.memory import memory
 from factmem.errors import FactmemError, visible
@@ -33,6 +34,7 @@ app = App(
 )
 app.command(facts)
 app.command(memory)
+app.command(construct)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from factmem.facts import FactTable
 
-__all__ = ["facts"]
+__all__ = ["facts", "read_table"]
 
 _EXAMPLES = 5
 
@@ -24,7 +24,7 @@ def facts(table: str, /, *, output: Output = Output()) -> Answer:
     table
         Path of a CSV file with the columns subject, relation and answer.
     """
-    found = _read(table)
+    found = read_table(table)
     data = {
         "table": table,
         "subjects": found.subjects,
@@ -42,7 +42,12 @@ def facts(table: str, /, *, output: Output = Output()) -> Answer:
     return Answer(data, lambda: _shown(table, found), output)
 
 
-def _read(table: str) -> "FactTable":
+def read_table(table: str) -> "FactTable":
+    """The table that a user names.
+
+    Raises:
+        FactTableError: there is none, or it is no table.
+    """
     from factmem.facts import read_csv
 
     if table and "\0" not in table:  # no path has these

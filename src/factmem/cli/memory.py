@@ -6,19 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from factmem.cli.answer import Answer, Output
+from factmem.cli.checks import check_accuracy, check_numbers, check_positive, check_seed
 from factmem.cli.progress import progress
+from factmem.cli.shown import shown
 from factmem.errors import FactmemError
-from factmem.methods import METHODS, build, method_named
+from factmem.methods import build, method_named
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from factmem.memories import Associations, Memory
 
 __all__ = ["memory"]
-
-_LARGEST_SEED = 2**32 - 1
-_MOST_NUMBERS = 2**31
 
 
 @Parameter(name="*")
@@ -102,28 +99,21 @@ def memory(
         "compile_seconds": watch.compile_seconds,
     }
     holds = trial.require is None or score.accuracy >= trial.require
-    return Answer(data, lambda: _shown(data, holds, trial.require), output, holds)
+    title = f"{method}: {chosen.summary}"
+    notes = [] if holds else [f"The accuracy is below the {trial.require} that was required."]
+    return Answer(data, lambda: shown(title, _LABELS, data, notes), output, holds)
 
 
 def _check(task: Task, trial: Trial) -> None:
     """What can be said before jax is loaded."""
-    for name in ("dim", "facts", "outputs"):
-        size = getattr(task, name)
-        if size is not None and size < 1:
-            raise FactmemError(f"--{name} is at least 1, not {size}")
-    rows = max(task.facts, task.outputs or 1, task.width or 1, task.dim)
-    if rows * task.dim > _MOST_NUMBERS:
-        raise FactmemError(
-            f"{rows} × {task.dim} numbers are more than an array here may have, {_MOST_NUMBERS}"
-        )
+    check_positive(dim=task.dim, facts=task.facts, outputs=task.outputs)
+    check_numbers(max(task.facts, task.outputs or 1, task.width or 1, task.dim), task.dim)
     if trial.bits is not None and not 1 <= trial.bits <= 24:
         raise FactmemError(f"--bits is from 1 to 24, not {trial.bits}")
     if trial.weight_noise is not None and not 0 <= trial.weight_noise <= 1e6:
         raise FactmemError(f"--weight-noise is from 0 to 1e6, not {trial.weight_noise}")
-    if not 0 <= task.seed <= _LARGEST_SEED:
-        raise FactmemError(f"--seed is from 0 to {_LARGEST_SEED}, not {task.seed}")
-    if trial.require is not None and not 0 <= trial.require <= 1:
-        raise FactmemError(f"--require is an accuracy from 0 to 1, not {trial.require}")
+    check_seed(task.seed)
+    check_accuracy(trial.require)
 
 
 def _draw(task: Task) -> tuple["Associations", Any, Any]:
@@ -183,29 +173,3 @@ _LABELS = {
     "seconds": "seconds",
     "compile_seconds": "seconds of compilation besides",
 }
-
-
-def _shown(data: dict[str, Any], holds: bool, required: float | None) -> "RenderableType":
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(
-        title=f"{data['method']}: {METHODS[data['method']].summary}",
-        title_justify="left",
-        show_header=False,
-    )
-    table.add_column(no_wrap=True)
-    table.add_column(justify="right")
-    for key, label in _LABELS.items():
-        if data.get(key) is not None:
-            table.add_row(label, Text(_number(data[key])))
-    if holds:
-        return table
-    return Group(table, Text(f"The accuracy is below the {required} that was required."))
-
-
-def _number(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return f"{value:,}" if isinstance(value, int) else str(value)

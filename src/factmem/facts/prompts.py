@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Int, Key, UInt32
 
 from factmem.errors import FactmemError
-from factmem.facts.table import FactTable
+from factmem.facts.table import MISSING, FactTable
 from factmem.facts.vocabulary import Vocabulary
 
 __all__ = ["PromptDistribution", "Prompts", "count_tokens"]
@@ -96,6 +96,14 @@ class PromptDistribution(eqx.Module):
     def facts(self) -> int:
         """How many facts can be asked for."""
         return self.fact_subjects.shape[0]
+
+    @property
+    def association_bits(self) -> float:
+        """Bits that name every answer among its relation's: `FactTable.association_bits`."""
+        names = self.vocabulary
+        grid = np.full((names.subjects, names.relations), MISSING, np.int32)
+        grid[self.fact_subjects, self.fact_relations] = self.fact_answers
+        return FactTable(grid).association_bits
 
     def sample(
         self, key: Key[Array, ""], batch: int, *, form: Literal["tokens", "counts"]

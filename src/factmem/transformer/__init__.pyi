@@ -1,6 +1,10 @@
 from .attention import TRAINING_TOLERANCE as TRAINING_TOLERANCE
 from .attention import attend as attend
 from .attention_construction import attention_construction as attention_construction
+from .certificate import Certificate as Certificate
+from .certificate import certify as certify
+from .compiler import Compiled as Compiled
+from .compiler import compile_facts as compile_facts
 from .construction import Construction as Construction
 from .construction import ambiguous_facts as ambiguous_facts
 from .convention import EXPERIMENTS as EXPERIMENTS
@@ -22,3 +26,5 @@ from .model import cross_entropy as cross_entropy
 from .model import draw_weights as draw_weights
 from .recall import Recall as Recall
 from .recall import recall as recall
+from .smallest import Probe as Probe
+from .smallest import compile_smallest as compile_smallest

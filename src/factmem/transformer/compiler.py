@@ -35,7 +35,7 @@ from factmem.transformer.certificate import Certificate, certify
 from factmem.transformer.construction import Construction
 from factmem.transformer.convention import EXPERIMENTS, Convention
 from factmem.transformer.denoiser import rank_one, tokens_read
-from factmem.transformer.keys import choose_keys
+from factmem.transformer.keys import choose_keys, widest_key
 from factmem.transformer.model import Embeddings, Shape, Transformer, Weights
 
 __all__ = ["Compiled", "compile_facts"]
@@ -120,6 +120,7 @@ def compile_facts(
     heads = _heads(keys, tokens, asked, shape, convention)
     frame = partial(_model, heads, embeddings, shape, asked, convention)
     lesson = _lesson(heads, tokens, asked, embeddings, convention)
+    _check_reachable(lesson)
     readout, found, steps = _fitted(rng, lesson, shape, frame, asked, report)
     model = frame(readout)
     blocks = np.asarray(model.scores())[-1][:, None] < np.asarray(model.scores()).T
@@ -210,26 +211,30 @@ def _fitted(
     found = run(_cross_entropy, start, lesson, iterations=_CROSS_ENTROPY_STEPS)
     steps += found.iterations
     sharpness = float(_root_mean_square(_outputs(found.point, lesson)))
+    sharpness *= 0.25 if _recalls(found.point, lesson) else 1.0
     for _ in range(_STAGES):
         if found.outcome is Outcome.ENOUGH:
             break
         weights = _balanced(found.point, lesson)
         data = (lesson, np.asarray(sharpness))
         found = run(_stage_loss, weights, data, iterations=_STAGE_STEPS)
-        steps, sharpness = steps + found.iterations, 2 * sharpness
+        steps += found.iterations
+        # Where the hinge is met but the certificate is not, a softer one asks for more margin.
+        sharpness *= 0.5 if _recalls(found.point, lesson) else 2.0
     return _balanced(found.point, lesson), found, steps
 
 
 def _cross_entropy(readout: Readout, lesson: Lesson) -> Float[Array, ""]:
-    outputs = _outputs(readout, lesson)
-    return jnp.sum(loss_of_each(cross_entropy_of_one, outputs, lesson.outputs, lesson.target))
+    right = jnp.asarray(lesson.outputs), jnp.asarray(lesson.target)
+    return jnp.sum(loss_of_each(cross_entropy_of_one, _outputs(readout, lesson), *right))
 
 
 def _stage_loss(readout: Readout, data: tuple[Lesson, Array]) -> Float[Array, ""]:
     lesson, sharpness = data
     outputs = _outputs(readout, lesson)
     outputs = sharpness * outputs / _root_mean_square(outputs)
-    return gentle_hinge(outputs, lesson.outputs, lesson.target, jnp.asarray(_GENTLENESS))
+    right = jnp.asarray(lesson.outputs), jnp.asarray(lesson.target)
+    return gentle_hinge(outputs, *right, jnp.asarray(_GENTLENESS))
 
 
 def _stream(readout: Readout, lesson: Lesson) -> Float[Array, "facts dim"]:
@@ -259,7 +264,8 @@ def _recalls(readout: Readout, lesson: Lesson) -> bool:
 
 @jax.jit
 def _all_recalled(readout: Readout, lesson: Lesson) -> Array:
-    return jnp.all(recalled(_outputs(readout, lesson), lesson.outputs, lesson.target))
+    right = jnp.asarray(lesson.outputs), jnp.asarray(lesson.target)
+    return jnp.all(recalled(_outputs(readout, lesson), *right))
 
 
 def _start(rng: np.random.Generator, lesson: Lesson, shape: Shape) -> Readout:
@@ -344,10 +350,31 @@ def _prompt_tokens(embeddings: Embeddings, asked: PromptDistribution) -> np.ndar
 def _check(asked: PromptDistribution, embeddings: Embeddings, shape: Shape) -> None:
     if shape.head_dim > shape.dim:
         raise FactmemError(
-            f"heads of {shape.head_dim} dimensions do not fit into d = {shape.dim}; "
-            f"d_h is at most d"
+            f"heads of {shape.head_dim} dimensions do not fit into d = {shape.dim}; d_h is at most "
+            f"d"
         )
     if embeddings.tokens.shape[1] != shape.dim:
         raise FactmemError(
             f"the embeddings have {embeddings.tokens.shape[1]} dimensions, the shape {shape.dim}"
         )
+    needed, numbers = asked.association_bits, shape.parameters + shape.width
+    if needed > _BITS * numbers:
+        raise FactmemError(
+            f"{asked.facts} facts have {needed:,.0f} bits, and {numbers:,} weights of {_BITS} bits "
+            f"only {_BITS * numbers:,}; at least {math.ceil(needed / _BITS):,} weights could do"
+        )
+
+
+def _check_reachable(lesson: Lesson) -> None:
+    """Whether some output has every answer of a fact as its best: a corner of their convex hull."""
+    outputs = np.asarray(lesson.outputs)
+    for answer in np.unique(np.asarray(lesson.target)):
+        others = np.delete(outputs, answer, axis=0)
+        # Mostly its own direction will do.
+        if (others @ outputs[answer]).max(initial=-np.inf) < outputs[answer] @ outputs[answer]:
+            continue
+        if widest_key(outputs[answer] - others) is None:
+            raise FactmemError(
+                f"no output can have answer {answer} as its best: in d = {outputs.shape[1]} "
+                f"dimensions its vector lies within the convex hull of the others; a larger d would"
+            )

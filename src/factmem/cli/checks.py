@@ -1,0 +1,35 @@
+"""Checks that several commands make before anything is loaded."""
+
+from factmem.errors import FactmemError
+
+__all__ = ["check_accuracy", "check_numbers", "check_positive", "check_seed"]
+
+_LARGEST_SEED = 2**32 - 1
+_MOST_NUMBERS = 2**31
+
+
+def check_seed(seed: int) -> None:
+    """Raises FactmemError unless this can be a seed."""
+    if not 0 <= seed <= _LARGEST_SEED:
+        raise FactmemError(f"--seed is from 0 to {_LARGEST_SEED}, not {seed}")
+
+
+def check_accuracy(required: float | None) -> None:
+    """Raises FactmemError unless this can be an accuracy, if one is required at all."""
+    if required is not None and not 0 <= required <= 1:
+        raise FactmemError(f"--require is an accuracy from 0 to 1, not {required}")
+
+
+def check_positive(**sizes: int | None) -> None:
+    """Raises FactmemError if a size that was given is below 1."""
+    for name, size in sizes.items():
+        if size is not None and size < 1:
+            raise FactmemError(f"--{name.replace('_', '-')} is at least 1, not {size}")
+
+
+def check_numbers(rows: int, columns: int) -> None:
+    """Raises FactmemError if an array would be too large for its places to be counted."""
+    if rows * columns > _MOST_NUMBERS:
+        raise FactmemError(
+            f"{rows} × {columns} numbers are more than an array here may have, {_MOST_NUMBERS}"
+        )
