@@ -79,7 +79,7 @@ def _probe(table: FactTable, dim: int, seed: int, width: int | None) -> dict[str
     embedding_key, weight_key, prompt_key = jr.split(jr.key(seed), 3)
     phi = Embeddings.draw(embedding_key, dim, asked.vocabulary, THEORY)
     block = max(1, round(dim / FRACTION))
-    given = (weight_key, table, asked.vocabulary, phi)
+    given = (weight_key, asked, phi)
     if width is None:
         built = attention_construction(*given, dim, block=block)
     else:

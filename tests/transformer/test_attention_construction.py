@@ -24,7 +24,7 @@ def built(table, dim, head_dim, seed=0, **options):
     asked = PromptDistribution.of(table, noise=options.pop("noise", None))
     embedding_key, key = jr.split(jr.key(seed))
     phi = Embeddings.draw(embedding_key, dim, asked.vocabulary, THEORY)
-    return attention_construction(key, table, asked.vocabulary, phi, head_dim, **options), asked
+    return attention_construction(key, asked, phi, head_dim, **options), asked
 
 
 def test_weights_are_those_of_the_equations():
@@ -148,10 +148,10 @@ def test_what_cannot_be_built():
         built(table, 8, 9)
     with pytest.raises(FactmemError, match="d of at least 2"):
         built(table, 1, 1)
-    names = PromptDistribution.of(table).vocabulary
-    two_tables = Embeddings.draw(jr.key(0), 8, names, EXPERIMENTS)
+    asked = PromptDistribution.of(table)
+    two_tables = Embeddings.draw(jr.key(0), 8, asked.vocabulary, EXPERIMENTS)
     with pytest.raises(FactmemError, match="one embedding table"):
-        attention_construction(jr.key(1), table, names, two_tables, 4)
+        attention_construction(jr.key(1), asked, two_tables, 4)
 
 
 @pytest.mark.slow  # twenty seeds of the size that the project promises

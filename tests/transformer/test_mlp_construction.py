@@ -17,7 +17,7 @@ def built(table, dim, head_dim, width, seed=0, **options):
     asked = PromptDistribution.of(table)
     embedding_key, key = jr.split(jr.key(seed))
     phi = Embeddings.draw(embedding_key, dim, asked.vocabulary, THEORY)
-    construction = mlp_construction(key, table, asked.vocabulary, phi, head_dim, width, **options)
+    construction = mlp_construction(key, asked, phi, head_dim, width, **options)
     return construction, asked
 
 

@@ -103,7 +103,7 @@ def construct(
     asked = PromptDistribution.of(table, noise=facts.noise, length=facts.length)
     keys = jr.split(jr.key(facts.seed), 3)
     with progress(output, method, "loss") as report, Stopwatch() as watch:
-        built, details = _BUILDERS[method](keys[0], keys[1], table, asked, size, report)
+        built, details = _BUILDERS[method](keys[0], keys[1], asked, size, report)
         jax.block_until_ready(built.model)
     found = recall(built.model, asked, keys[2], trial.prompts)
     shape = built.model.shape
@@ -228,7 +228,6 @@ def _table(facts: Facts) -> "FactTable":
 def _attention(
     embedding_key: Any,
     key: Any,
-    table: "FactTable",
     asked: "PromptDistribution",
     size: Size,
     report: Report,
@@ -237,14 +236,13 @@ def _attention(
 
     dim, head_dim = (_given("attention", size, name) for name in ("dim", "head_dim"))
     phi = Embeddings.draw(embedding_key, dim, asked.vocabulary, THEORY)
-    built = attention_construction(key, table, asked.vocabulary, phi, head_dim, block=size.block)
+    built = attention_construction(key, asked, phi, head_dim, block=size.block)
     return built, {}
 
 
 def _mlp(
     embedding_key: Any,
     key: Any,
-    table: "FactTable",
     asked: "PromptDistribution",
     size: Size,
     report: Report,
@@ -253,14 +251,13 @@ def _mlp(
 
     dim, head_dim, width = (_given("mlp", size, name) for name in ("dim", "head_dim", "width"))
     phi = Embeddings.draw(embedding_key, dim, asked.vocabulary, THEORY)
-    built = mlp_construction(key, table, asked.vocabulary, phi, head_dim, width, block=size.block)
+    built = mlp_construction(key, asked, phi, head_dim, width, block=size.block)
     return built, {}
 
 
 def _compiled(
     embedding_key: Any,
     key: Any,
-    table: "FactTable",
     asked: "PromptDistribution",
     size: Size,
     report: Report,

@@ -98,12 +98,12 @@ class PromptDistribution(eqx.Module):
         return self.fact_subjects.shape[0]
 
     @property
-    def association_bits(self) -> float:
-        """Bits that name every answer among its relation's: `FactTable.association_bits`."""
+    def table(self) -> FactTable:
+        """The facts as a table, with numbers for names."""
         names = self.vocabulary
         grid = np.full((names.subjects, names.relations), MISSING, np.int32)
         grid[self.fact_subjects, self.fact_relations] = self.fact_answers
-        return FactTable(grid).association_bits
+        return FactTable(grid, answer_names=tuple(f"answer {a}" for a in range(names.answers)))
 
     def sample(
         self, key: Key[Array, ""], batch: int, *, form: Literal["tokens", "counts"]

@@ -39,7 +39,7 @@ def rounded(memory: M, bits: int) -> M:
         raise FactmemError(f"weights have from 1 to {_MOST_BITS} bits, not {bits}")
 
     def nearest_level(weights: np.ndarray) -> np.ndarray:
-        largest = np.abs(weights).max()
+        largest = np.abs(weights).max(initial=0.0)
         if largest == 0:
             return weights
         step = 2 * largest / (2**bits - 1)

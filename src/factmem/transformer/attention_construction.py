@@ -19,6 +19,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
+from factmem.facts.prompts import PromptDistribution
 from factmem.facts.table import FactTable
 from factmem.facts.vocabulary import Vocabulary
 from factmem.transformer.construction import (
@@ -44,8 +45,7 @@ _EXACT = jax.lax.Precision.HIGHEST
 
 def attention_construction(
     key: Key[Array, ""],
-    table: FactTable,
-    vocabulary: Vocabulary,
+    asked: PromptDistribution,
     embeddings: Embeddings,
     head_dim: int,
     *,
@@ -58,8 +58,7 @@ def attention_construction(
 
     Args:
         key: randomness of the directions v_j.
-        table: the facts.
-        vocabulary: the tokens, noise included.
+        asked: the facts and the tokens, noise included.
         embeddings: given, one table for tokens and answers.
         head_dim: d_h.
         block: how many tokens a head serves; `default_block` if left out.
@@ -72,14 +71,14 @@ def attention_construction(
         >>> import jax.random as jr
         >>> from factmem.facts import FactTable, PromptDistribution
         >>> from factmem.transformer import THEORY, Embeddings, recall
-        >>> table = FactTable.random(16, 4, 4)
-        >>> asked = PromptDistribution.of(table)
+        >>> asked = PromptDistribution.of(FactTable.random(16, 4, 4))
         >>> phi = Embeddings.draw(jr.key(0), 512, asked.vocabulary, THEORY)
-        >>> built = attention_construction(jr.key(1), table, asked.vocabulary, phi, 256, block=4)
+        >>> built = attention_construction(jr.key(1), asked, phi, 256, block=4)
         >>> built.model.shape.heads, recall(built.model, asked, jr.key(2)).accuracy
         (5, 1.0)
     """
-    check_embeddings(embeddings, table, head_dim)
+    check_embeddings(embeddings, head_dim)
+    table, vocabulary = asked.table, asked.vocabulary
     dim = embeddings.tokens.shape[1]
     block = default_block(table, vocabulary, dim, head_dim) if block is None else block
     blocks = consecutive_blocks(vocabulary, block)
@@ -88,7 +87,7 @@ def attention_construction(
     )
     shape = Shape(dim, len(blocks), head_dim)
     model = Transformer(weights, embeddings, shape, vocabulary, THEORY)
-    return Construction(model, blocks, beta, partial_note(table) + _shared_note(table))
+    return Construction(model, blocks, beta, partial_note(asked) + _shared_note(table))
 
 
 def default_block(table: FactTable, vocabulary: Vocabulary, dim: int, head_dim: int) -> int:

@@ -32,7 +32,7 @@ from factmem.hinge import Minimum, Outcome, gentle_hinge, minimise
 from factmem.memories.precision import rounded
 from factmem.progress import Report
 from factmem.transformer.certificate import Certificate, certify
-from factmem.transformer.construction import Construction
+from factmem.transformer.construction import Construction, partial_note
 from factmem.transformer.convention import EXPERIMENTS, Convention
 from factmem.transformer.denoiser import rank_one, tokens_read
 from factmem.transformer.keys import choose_keys, widest_key
@@ -46,6 +46,8 @@ _LEAK = 2.0**-30
 _CROSS_ENTROPY_STEPS = 3000
 _STAGES, _STAGE_STEPS = 6, 300
 _GENTLENESS = 0.03
+_TEMPERATURE, _BIAS = 0.1, 0.3
+"""Small logits and small biases at the start: from larger ones fewer facts are learnt."""
 _LOOK_EVERY = 50
 
 
@@ -73,7 +75,7 @@ class Readout(NamedTuple):
     value: Float[Numbers, "heads head_dim dim"]
     output: Float[Numbers, "heads head_dim dim"]
     mlp_in: Float[Numbers, "width dim"]
-    mlp_bias: Float[Numbers, " width"]
+    mlp_bias: Float[Numbers, " width"] | None
     mlp_out: Float[Numbers, "width dim"]
 
 
@@ -114,6 +116,8 @@ def compile_facts(
             or an answer that no output can reach.
     """
     _check(asked, embeddings, shape)
+    # The certificate is about float32, so everything is, whatever the user's mode.
+    embeddings = jax.tree.map(_single, embeddings)
     rng = np.random.default_rng(np.asarray(jr.key_data(key)).ravel())
     tokens = _prompt_tokens(embeddings, asked)
     keys = choose_keys(rng, tokens, asked, shape.heads)
@@ -121,7 +125,8 @@ def compile_facts(
     frame = partial(_model, heads, embeddings, shape, asked, convention)
     lesson = _lesson(heads, tokens, asked, embeddings, convention)
     _check_reachable(lesson)
-    readout, found, steps = _fitted(rng, lesson, shape, frame, asked, report)
+    start = _start(rng, lesson, shape, convention.mlp_bias)
+    readout, found, steps = _fitted(start, lesson, frame, asked, report)
     model = frame(readout)
     blocks = np.asarray(model.scores())[-1][:, None] < np.asarray(model.scores()).T
     return Compiled(
@@ -129,6 +134,7 @@ def compile_facts(
         blocks=blocks,
         beta=heads.beta,
         certificate=certify(model, asked),
+        notes=partial_note(asked),
         iterations=steps,
         outcome=found.outcome,
     )
@@ -186,9 +192,8 @@ def _smallest_gap(
 
 
 def _fitted(
-    rng: np.random.Generator,
+    start: Readout,
     lesson: Lesson,
-    shape: Shape,
     frame: Callable[[Readout], Transformer],
     asked: PromptDistribution,
     report: Report | None,
@@ -207,10 +212,9 @@ def _fitted(
         return certify(frame(balanced), asked).certified_accuracy == 1
 
     run = partial(minimise, enough=certified, check_every=_LOOK_EVERY, report=report_all)
-    start = _start(rng, lesson, shape)
     found = run(_cross_entropy, start, lesson, iterations=_CROSS_ENTROPY_STEPS)
     steps += found.iterations
-    sharpness = float(_root_mean_square(_outputs(found.point, lesson)))
+    sharpness = _TEMPERATURE * float(_root_mean_square(_outputs(found.point, lesson)))
     sharpness *= 0.25 if _recalls(found.point, lesson) else 1.0
     for _ in range(_STAGES):
         if found.outcome is Outcome.ENOUGH:
@@ -226,7 +230,8 @@ def _fitted(
 
 def _cross_entropy(readout: Readout, lesson: Lesson) -> Float[Array, ""]:
     right = jnp.asarray(lesson.outputs), jnp.asarray(lesson.target)
-    return jnp.sum(loss_of_each(cross_entropy_of_one, _outputs(readout, lesson), *right))
+    logits = _TEMPERATURE * _outputs(readout, lesson)
+    return jnp.sum(loss_of_each(cross_entropy_of_one, logits, *right))
 
 
 def _stage_loss(readout: Readout, data: tuple[Lesson, Array]) -> Float[Array, ""]:
@@ -248,7 +253,9 @@ def _stream(readout: Readout, lesson: Lesson) -> Float[Array, "facts dim"]:
 def _outputs(readout: Readout, lesson: Lesson) -> Float[Array, "facts dim"]:
     """F_TF of every fact."""
     x = _stream(readout, lesson)
-    inner = x @ readout.mlp_in.T + readout.mlp_bias[None, :]
+    inner = x @ readout.mlp_in.T
+    if readout.mlp_bias is not None:
+        inner = inner + readout.mlp_bias[None, :]
     return x + jax.nn.relu(inner) @ readout.mlp_out
 
 
@@ -268,22 +275,17 @@ def _all_recalled(readout: Readout, lesson: Lesson) -> Array:
     return jnp.all(recalled(_outputs(readout, lesson), *right))
 
 
-def _start(rng: np.random.Generator, lesson: Lesson, shape: Shape) -> Readout:
+def _start(rng: np.random.Generator, lesson: Lesson, shape: Shape, bias: bool) -> Readout:
     """Random weights under which the stream, and what neurons see of it, has variance 1."""
     per_head = (shape.heads, shape.head_dim, shape.dim)
     neurons = (shape.width, shape.dim)
-    nothing = np.zeros((0, shape.dim)), np.zeros(0), np.zeros((0, shape.dim))
     value, output = rng.normal(size=per_head), rng.normal(size=per_head)
-    x = np.asarray(_stream(Readout(value, output, *nothing), lesson))
-    spread = np.sqrt(np.mean((x - x.mean(axis=0)) ** 2))
     into = rng.normal(size=neurons) / math.sqrt(shape.dim)
-    return Readout(
-        value=value,
-        output=output / spread,
-        mlp_in=into,
-        mlp_bias=rng.normal(size=shape.width) - into @ (x.mean(axis=0) / spread),
-        mlp_out=rng.normal(size=neurons) / math.sqrt(max(shape.width, 1)),
-    )
+    out = rng.normal(size=neurons) / math.sqrt(max(shape.width, 1))
+    x = np.asarray(_stream(Readout(value, output, into, None, out), lesson))
+    spread = np.sqrt(np.mean((x - x.mean(axis=0)) ** 2))
+    centred = _BIAS * rng.normal(size=shape.width) - into @ (x.mean(axis=0) / spread)
+    return Readout(value, output / spread, into, centred if bias else None, out)
 
 
 def _balanced(readout: Readout, lesson: Lesson) -> Readout:
@@ -291,15 +293,16 @@ def _balanced(readout: Readout, lesson: Lesson) -> Readout:
 
     Rounding to levels that a whole tensor shares then costs every head and neuron alike.
     """
-    value, output, into, bias, out = (np.asarray(part, np.float64) for part in readout)
-    x = np.asarray(_stream(readout, lesson))
-    size = np.sqrt(np.mean(x**2))
-    output, bias = output / size, bias / size
+    size = np.sqrt(np.mean(np.asarray(_stream(readout, lesson)) ** 2))
+    value, output, into, bias, out = jax.tree.map(np.asarray, readout)
+    output = output / size
     ratio = _ratio(np.linalg.norm(output, axis=2), np.linalg.norm(value, axis=2))[:, :, None]
     value, output = value * ratio, output / ratio
-    incoming = np.sqrt(np.sum(into**2, axis=1) + bias**2)
-    ratio = _ratio(np.linalg.norm(out, axis=1), incoming)
-    return Readout(value, output, into * ratio[:, None], bias * ratio, out / ratio[:, None])
+    bias = None if bias is None else bias / size
+    incoming = np.sum(into**2, axis=1) + (0.0 if bias is None else bias**2)
+    ratio = _ratio(np.linalg.norm(out, axis=1), np.sqrt(incoming))
+    bias = None if bias is None else bias * ratio
+    return Readout(value, output, into * ratio[:, None], bias, out / ratio[:, None])
 
 
 def _ratio(left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -320,11 +323,13 @@ def _model(
     readout: Readout,
 ) -> Transformer:
     """A transformer with everything on 2¹⁶ levels."""
-    value, output, into, bias, out = (jnp.asarray(part, jnp.float32) for part in readout)
-    weights = Weights(
-        heads.query, heads.key, value, output, into, bias if convention.mlp_bias else None, out
-    )
-    return Transformer(rounded(weights, _BITS), embeddings, shape, asked.vocabulary, convention)
+    weights = Weights(heads.query, heads.key, *jax.tree.map(_single, readout))
+    weights = rounded(weights, _BITS)
+    return Transformer(weights, embeddings, shape, asked.vocabulary, convention)
+
+
+def _single(array: Numbers) -> Array:
+    return jnp.asarray(array, jnp.float32)
 
 
 def _lesson(
@@ -357,7 +362,7 @@ def _check(asked: PromptDistribution, embeddings: Embeddings, shape: Shape) -> N
         raise FactmemError(
             f"the embeddings have {embeddings.tokens.shape[1]} dimensions, the shape {shape.dim}"
         )
-    needed, numbers = asked.association_bits, shape.parameters + shape.width
+    needed, numbers = asked.table.association_bits, shape.parameters + shape.width
     if needed > _BITS * numbers:
         raise FactmemError(
             f"{asked.facts} facts have {needed:,.0f} bits, and {numbers:,} weights of {_BITS} bits "

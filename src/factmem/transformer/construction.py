@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from factmem.errors import FactmemError
+from factmem.facts.prompts import PromptDistribution
 from factmem.facts.table import MISSING, FactTable
 from factmem.transformer.denoiser import Blocks, denoiser_margins
 from factmem.transformer.model import Embeddings, Transformer
@@ -50,7 +51,7 @@ def ambiguous_facts(table: FactTable) -> int:
     return int(((table.answer_of != MISSING) & (common > 1)).sum())
 
 
-def check_embeddings(embeddings: Embeddings, table: FactTable, head_dim: int) -> None:
+def check_embeddings(embeddings: Embeddings, head_dim: int) -> None:
     """Whether Theorems 3 and 4 can be built on these embeddings.
 
     Raises:
@@ -68,13 +69,13 @@ def check_embeddings(embeddings: Embeddings, table: FactTable, head_dim: int) ->
         raise FactmemError("values are orthogonal to EOS, which needs d of at least 2")
 
 
-def partial_note(table: FactTable) -> tuple[str, ...]:
+def partial_note(asked: PromptDistribution) -> tuple[str, ...]:
     """What is guaranteed where questions are open."""
-    open_questions = table.answer_of.size - table.facts
-    if not open_questions:
+    questions = asked.vocabulary.subjects * asked.vocabulary.relations
+    if asked.facts == questions:
         return ()
     return (
-        f"{open_questions} of {table.answer_of.size} questions have no fact: "
+        f"{questions - asked.facts} of {questions} questions have no fact: "
         "what is answered to them is not defined.",
     )
 

@@ -23,6 +23,7 @@ from jaxtyping import Array, Bool, Float, Key
 
 from factmem.activations import HIGHEST_DEGREE, hermite
 from factmem.errors import FactmemError
+from factmem.facts.prompts import PromptDistribution
 from factmem.facts.table import FactTable
 from factmem.facts.vocabulary import Vocabulary
 from factmem.memories.hermite import mixed_activation
@@ -44,8 +45,7 @@ _ENTRIES_AT_ONCE = 2**24
 
 def mlp_construction(
     key: Key[Array, ""],
-    table: FactTable,
-    vocabulary: Vocabulary,
+    asked: PromptDistribution,
     embeddings: Embeddings,
     head_dim: int,
     width: int,
@@ -61,8 +61,7 @@ def mlp_construction(
 
     Args:
         key: randomness of the subspaces and of the features w_i.
-        table: the facts.
-        vocabulary: the tokens, noise included.
+        asked: the facts and the tokens, noise included.
         embeddings: given, one table for tokens and answers.
         head_dim: d_h.
         width: m.
@@ -74,7 +73,8 @@ def mlp_construction(
         FactmemError: d_h above d, d below 3, two embedding tables, an empty block, no neurons, or
             a degree that is even.
     """
-    check_embeddings(embeddings, table, head_dim)
+    check_embeddings(embeddings, head_dim)
+    table, vocabulary = asked.table, asked.vocabulary
     _check(embeddings, width, degrees)
     dim = embeddings.tokens.shape[1]
     block = largest_separable_block(dim, vocabulary) if block is None else block
@@ -93,7 +93,7 @@ def mlp_construction(
     group = bases.shape[1]
     shape = Shape(dim, len(blocks) * group, head_dim, width)
     model = Transformer(weights, embeddings, shape, vocabulary, THEORY, activation)
-    notes = partial_note(table) + _width_note(table, width)
+    notes = partial_note(asked) + _width_note(table, width)
     return Construction(model, np.repeat(blocks, group, axis=0), beta, notes)
 
 

@@ -8,7 +8,7 @@ unless that is given.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jaxtyping import Array, Key
 
@@ -81,14 +81,15 @@ def compile_smallest(
     for d in _dims(asked) if dim is None else (dim,):
         tables = embeddings(d)
         size = _SMALLER * best.model.shape.parameters if best else asked.facts / _FIRST_DENSITY
-        found = attempt(_shape(d, size, asked), tables)
+        shape = _shape(d, size, asked)
+        found = attempt(shape, tables)
         while found is None and best is None and size < asked.facts / _LEAST_DENSITY:
             size *= _LARGER
             found = attempt(_shape(d, size, asked), tables)
         while found is not None:
-            best = found
-            size = _SMALLER * best.model.shape.parameters
-            found = attempt(_shape(d, size, asked), tables)
+            best, shape = found, found.model.shape
+            smaller = min(_shape(d, _SMALLER * shape.parameters, asked).width, shape.width - 1)
+            found = attempt(replace(shape, width=smaller), tables) if smaller >= 0 else None
     if best is None:
         shape = probes[-1].shape
         raise FactmemError(

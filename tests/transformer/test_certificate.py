@@ -1,0 +1,149 @@
+"""No prompt breaks a certificate, and a certificate is not vacuous."""
+
+from itertools import combinations_with_replacement
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from factmem.activations import HermitePolynomial
+from factmem.decoding import smallest_margins
+from factmem.errors import FactmemError
+from factmem.facts import FactTable, PromptDistribution
+from factmem.facts.prompts import count_tokens
+from factmem.transformer import (
+    EXPERIMENTS,
+    THEORY,
+    Embeddings,
+    Shape,
+    Transformer,
+    attention_construction,
+    certify,
+    recall,
+)
+from factmem.transformer.certificate import _Bounded, _read
+
+TABLE = FactTable.random(3, 2, 2, seed=2)
+ASKED = PromptDistribution.of(TABLE, noise=3, length=6)
+
+
+def every_prompt():
+    """All multisets of noise for all facts: facts × 10 prompts."""
+    names = ASKED.vocabulary
+    prompts, facts = [], []
+    for fact, known in enumerate(ASKED.known_tokens()):
+        for noise in combinations_with_replacement(range(names.first_noise, names.eos), 3):
+            prompts.append([*known[:2], *noise, known[2]])
+            facts.append(fact)
+    return count_tokens(jnp.asarray(prompts), names.prompt_tokens), np.array(facts)
+
+
+COUNTS, FACTS = every_prompt()
+
+
+@eqx.filter_jit
+def margins_of(model, counts, targets):
+    return smallest_margins(model(counts), model.embeddings.outputs, targets).margin
+
+
+@eqx.filter_jit
+def outputs_of(model, counts):
+    return model(counts)
+
+
+def smallest_of_all(model):
+    targets = model.targets(ASKED.fact_answers[FACTS])
+    margins = np.asarray(margins_of(model, COUNTS, targets), float)
+    return np.array([margins[fact == FACTS].min() for fact in range(ASKED.facts)])
+
+
+def drawn(seed, convention, width, sharpness):
+    model = Transformer.draw(jr.key(seed), Shape(5, 3, 2, width), ASKED.vocabulary, convention)
+    return eqx.tree_at(lambda m: m.weights.key, model, sharpness * model.weights.key)
+
+
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from([THEORY, EXPERIMENTS]),
+    st.sampled_from([0, 6]),
+    st.sampled_from([0.1, 1.0, 10.0, 100.0, 3000.0]),
+)
+def test_no_prompt_is_below_its_certificate(seed, convention, width, sharpness):
+    model = drawn(seed, convention, width, sharpness)
+    certificate = certify(model, ASKED)
+    assert (certificate.margins <= smallest_of_all(model)).all()
+    assert ((certificate.leaks >= 0) & (certificate.leaks <= 1 + 1e-5)).all()
+
+
+@given(st.integers(0, 10**6), st.sampled_from([0, 6]))
+def test_where_heads_have_settled_little_is_lost(seed, width):
+    model = drawn(seed, EXPERIMENTS, width, 1e5)
+    certificate = certify(model, ASKED)
+    settled = certificate.leaks < 1e-9
+    lost = smallest_of_all(model) - certificate.margins
+    scale = np.abs(np.asarray(outputs_of(model, COUNTS))).max()
+    assert (lost[settled] <= 1e-4 * max(scale, 1.0)).all()
+
+
+@given(st.integers(0, 10**6))
+def test_what_is_read_and_what_leaks(seed):
+    rng = np.random.default_rng(seed)
+    names = ASKED.vocabulary
+    scores = rng.normal(size=(names.prompt_tokens, 2)) * 3
+    bounded = _Bounded(scores, np.zeros_like(scores))
+    known = ASKED.known_tokens()
+    read, leaks = _read(bounded, known, slice(names.first_noise, names.eos), 3)
+    for fact, tokens in enumerate(known):
+        for head in range(2):
+            best = max(tokens, key=lambda z, h=head: scores[z, h])
+            assert read[fact, head] == best
+            worst = max(scores[names.first_noise : names.eos, head])
+            others = [scores[z, head] for z in tokens if z != best] + [worst] * 3
+            weights = np.exp(np.array(others) - scores[best, head])
+            assert leaks[fact, head] == pytest.approx(weights.sum() / (1 + weights.sum()), rel=1e-4)
+
+
+def test_margins_within_rounding_are_not_certified():
+    """Two answers that differ by one unit in the last place: right in exact arithmetic only."""
+    model = drawn(0, EXPERIMENTS, 0, 1e5)
+    target = int(ASKED.fact_answers[0])
+    other = (target + 1) % TABLE.answers
+    answers = np.asarray(model.embeddings.answers).copy()
+    answers *= 1e-3
+    answers[target] = 1.0
+    answers[other] = np.float32(1.0)
+    output = np.asarray(outputs_of(model, COUNTS))[0]
+    answers[other, 0] = np.nextafter(np.float32(1.0), np.float32(-np.inf * np.sign(output[0])))
+    model = eqx.tree_at(lambda m: m.embeddings.answers, model, jnp.asarray(answers))
+    exact = (answers[target].astype(float) - answers[other]) @ output.astype(float)
+    assert exact > 0
+    assert certify(model, ASKED).margins[0] < exact
+    assert certify(model, ASKED).margins[0] < 0
+
+
+def test_weights_that_are_not_numbers_prove_nothing():
+    model = drawn(0, EXPERIMENTS, 6, 1.0)
+    broken = eqx.tree_at(lambda m: m.weights.mlp_out, model, jnp.nan * model.weights.mlp_out)
+    assert certify(broken, ASKED).certified_accuracy == 0
+
+
+def test_theorem_3_is_certified():
+    asked = PromptDistribution.of(FactTable.random(16, 4, 4))
+    phi = Embeddings.draw(jr.key(0), 512, asked.vocabulary, THEORY)
+    model = attention_construction(jr.key(1), asked, phi, 256, block=4).model
+    certificate = certify(model, asked)
+    assert certificate.certified_accuracy == 1.0
+    found = recall(model, asked, jr.key(2))
+    assert 0.9 * found.min_margin < certificate.min_certified_margin < found.min_margin
+
+
+def test_activations_without_a_bounded_slope_are_refused():
+    names = ASKED.vocabulary
+    sigma = HermitePolynomial((0.1, 0.1, 1.0))
+    model = Transformer.draw(jr.key(0), Shape(5, 1, 2, 3), names, THEORY, sigma)
+    with pytest.raises(FactmemError, match="needs ReLU"):
+        certify(model, ASKED)
