@@ -43,9 +43,10 @@ __all__ = ["Compiled", "compile_facts"]
 _BITS = 16
 _LEAK = 2.0**-30
 """The share of attention that may stray: well below the rounding errors of float32."""
-_CROSS_ENTROPY_STEPS = 3000
-_STAGES, _STAGE_STEPS = 6, 300
-_GENTLENESS = 0.03
+_CROSS_ENTROPY_STEPS = 2500
+_STAGE_STEPS = 400
+_GENTLENESS = (0.3,) * 6 + tuple(0.3 * 10 ** (-stage / 6) for stage in range(1, 7))
+"""c of the gentle hinge, stage by stage: past what cross-entropy learns 0.3 is faster than 0.03."""
 _TEMPERATURE, _BIAS = 0.1, 0.3
 """Small logits and small biases at the start: from larger ones fewer facts are learnt."""
 _LOOK_EVERY = 50
@@ -216,15 +217,15 @@ def _fitted(
     steps += found.iterations
     sharpness = _TEMPERATURE * float(_root_mean_square(_outputs(found.point, lesson)))
     sharpness *= 0.25 if _recalls(found.point, lesson) else 1.0
-    for _ in range(_STAGES):
+    for gentleness in _GENTLENESS:
         if found.outcome is Outcome.ENOUGH:
             break
         weights = _balanced(found.point, lesson)
-        data = (lesson, np.asarray(sharpness))
+        data = (lesson, np.asarray(sharpness), np.asarray(gentleness))
         found = run(_stage_loss, weights, data, iterations=_STAGE_STEPS)
         steps += found.iterations
         # Where the hinge is met but the certificate is not, a softer one asks for more margin.
-        sharpness *= 0.5 if _recalls(found.point, lesson) else 2.0
+        sharpness *= 0.5 if _recalls(found.point, lesson) else 1.5
     return _balanced(found.point, lesson), found, steps
 
 
@@ -234,12 +235,12 @@ def _cross_entropy(readout: Readout, lesson: Lesson) -> Float[Array, ""]:
     return jnp.sum(loss_of_each(cross_entropy_of_one, logits, *right))
 
 
-def _stage_loss(readout: Readout, data: tuple[Lesson, Array]) -> Float[Array, ""]:
-    lesson, sharpness = data
+def _stage_loss(readout: Readout, data: tuple[Lesson, Array, Array]) -> Float[Array, ""]:
+    lesson, sharpness, gentleness = data
     outputs = _outputs(readout, lesson)
     outputs = sharpness * outputs / _root_mean_square(outputs)
     right = jnp.asarray(lesson.outputs), jnp.asarray(lesson.target)
-    return gentle_hinge(outputs, *right, jnp.asarray(_GENTLENESS))
+    return gentle_hinge(outputs, *right, gentleness)
 
 
 def _stream(readout: Readout, lesson: Lesson) -> Float[Array, "facts dim"]:
