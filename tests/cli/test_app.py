@@ -27,7 +27,12 @@ def leaves(node: App, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
 
 
 # What a command must be given, so that only what the test adds is wrong.
-NEEDED = {"facts": ("x",), "memory": ("hebbian", "--dim", "4", "--facts", "4")}
+SIZES = ("--subjects", "2", "--relations", "2", "--answers", "2", "--dim", "8", "--head-dim", "4")
+NEEDED = {
+    "facts": ("x",),
+    "memory": ("hebbian", "--dim", "4", "--facts", "4"),
+    "construct": ("attention", *SIZES),
+}
 
 
 def call(command, *more):
