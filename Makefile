@@ -7,7 +7,7 @@ STAMP := $(VENV)/.factmem-installed
 DOCS_STAMP := $(VENV)/.factmem-docs-installed
 PIP := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help reproduce test nightly lint format bench bench-memories docs clean
+.PHONY: help reproduce test nightly lint format bench bench-memories bench-scaling bench-compiler docs clean
 
 help:
 	@echo 'make reproduce  run everything that exists of the paper, and print what it found'
@@ -15,6 +15,8 @@ help:
 	@echo 'make nightly    the slow tests too'
 	@echo 'make bench      speed, as ratios to benchmarks/dense.py measured in the same run'
 	@echo 'make bench-memories  numbers that each memory needs, into benchmarks/memories.md; resumes'
+	@echo 'make bench-scaling   how Theorems 3 and 4 grow with the facts, into benchmarks/scaling.md; resumes'
+	@echo 'make bench-compiler  facts per parameter of the compiler, into benchmarks/compiler.md; resumes'
 	@echo 'make docs       the documentation, into site/'
 	@echo 'make format     let ruff rewrite the code in the house style'
 	@echo 'VENV=folder     where the virtual environment goes (default .venv)'
@@ -31,6 +33,7 @@ $(DOCS_STAMP): $(STAMP)
 
 reproduce: $(STAMP)
 	$(BIN)/python examples/memories.py
+	$(BIN)/python examples/compile.py
 	$(BIN)/python examples/recall.py
 
 test: lint
@@ -53,6 +56,12 @@ bench: $(STAMP)
 
 bench-memories: $(STAMP)
 	$(BIN)/python benchmarks/memories.py --slow
+
+bench-scaling: $(STAMP)
+	$(BIN)/python benchmarks/scaling.py
+
+bench-compiler: $(STAMP)
+	$(BIN)/python benchmarks/compiler.py
 
 docs: $(DOCS_STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

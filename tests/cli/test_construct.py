@@ -120,9 +120,12 @@ def test_what_a_person_sees(capsys):
         (("compiled", *SMALL, *SHAPE, "--noise", 0), "--noise is at least 1"),
         (("compiled", *SMALL, *SHAPE, "--prompts", 0), "--prompts is at least 1"),
         (("compiled", "--table", "nowhere.csv"), "there is no file 'nowhere.csv'"),
-        (("compiled", *SMALL, "--dim", 60000), "more than an array here may have"),
+        (("compiled", *SMALL, "--dim", 60000), "--dim is at most 16384, not 60000"),
         (("compiled", "--subjects", 0, *SMALL[2:]), "--subjects is at least 1"),
         (("compiled", *SMALL, "--dim", 8, "--heads", 1, "--head-dim", 1, "--width", 2), "1 keys"),
+        (("compiled", *SMALL, "--noise", 10**9), "more than an array here may have"),
+        (("compiled", *SMALL[:-1], 10**9), "more than an array here may have"),
+        (("compiled", *SMALL, *SHAPE[:2], "--heads", 10**5, *SHAPE[4:]), "at most 10000 heads"),
         (("something", *SMALL), "something"),
     ],
 )

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from factmem.errors import FactmemError
-from factmem.facts import FactTable, PromptDistribution, count_tokens
+from factmem.facts import MISSING, FactTable, PromptDistribution, count_tokens
 
 TABLE = FactTable.random(6, 4, 3)
 PARTIAL = FactTable(np.where(np.arange(24).reshape(6, 4) % 5 == 0, -1, TABLE.answer_of))
@@ -184,3 +184,36 @@ def test_the_paper_has_as_many_noise_tokens_as_subjects_and_relations():
 def test_impossible_prompts_say_what_is_wrong(options, message):
     with pytest.raises(FactmemError, match=message):
         PromptDistribution.of(TABLE, **options)
+
+
+def test_filled_prompts_hold_one_noise_token_alone():
+    table = FactTable.random(5, 3, 2, seed=4)
+    asked = PromptDistribution.of(table, noise=4, length=9)
+    names = asked.vocabulary
+    facts = jnp.asarray([7, 0, 14])
+    prompts = asked.fill(facts, jnp.asarray(names.first_noise + 2))
+    for row, fact in zip(np.asarray(prompts.content), [7, 0, 14], strict=True):
+        s, r, _ = (ids[fact] for ids in table.fact_ids)
+        expected = np.zeros(names.prompt_tokens, int)
+        expected[[s, names.first_relation + r, names.eos]] = 1
+        expected[names.first_noise + 2] = 6
+        np.testing.assert_array_equal(row, expected)
+    np.testing.assert_array_equal(prompts.answers, table.fact_ids[2][[7, 0, 14]])
+
+
+def test_known_tokens_stand_in_every_prompt():
+    asked = PromptDistribution.of(FactTable.random(5, 3, 2, seed=4), noise=4, length=9)
+    counts = asked.counts(jr.key(0), jnp.arange(asked.facts))
+    known = asked.known_tokens()
+    assert known.shape == (15, 3)
+    assert (np.take_along_axis(np.asarray(counts), known, axis=1) == 1).all()
+
+
+def test_the_table_comes_back_without_its_names():
+    grid = np.array(FactTable.random(5, 3, 2, seed=4).answer_of)
+    grid[2, 1] = MISSING
+    table = FactTable(grid, answer_names=tuple("abcdefgh"))
+    back = PromptDistribution.of(table).table
+    np.testing.assert_array_equal(back.answer_of, grid)
+    assert back.answers == table.answers == 8
+    assert back.association_bits == table.association_bits

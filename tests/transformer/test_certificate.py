@@ -21,6 +21,7 @@ from factmem.transformer import (
     Embeddings,
     Shape,
     Transformer,
+    Weights,
     attention_construction,
     certify,
     recall,
@@ -123,6 +124,81 @@ def test_margins_within_rounding_are_not_certified():
     assert exact > 0
     assert certify(model, ASKED).margins[0] < exact
     assert certify(model, ASKED).margins[0] < 0
+
+
+def by_hand(scores, values, output, answers, query=1.0, key=1.0, eos=1.0, length=5, noise=2):
+    """Two facts (0 and 1) in one head of d = 4: scores, values and logits each have their axis."""
+    asked = PromptDistribution.of(FactTable(np.array([[0], [1]])), noise=noise, length=length)
+    names = asked.vocabulary
+    tokens = np.zeros((names.prompt_tokens, 4), np.float32)
+    tokens[:, 1], tokens[:, 2] = scores, values
+    tokens[-1, 0] = eos
+    table = np.zeros((2, 4), np.float32)
+    table[:, 0] = answers
+
+    def row(place, size):
+        return jnp.zeros((1, 1, 4)).at[0, 0, place].set(size)
+
+    nothing = jnp.zeros((0, 4))
+    weights = Weights(
+        row(0, query), row(1, key), row(2, 1.0), row(0, output), nothing, jnp.zeros(0), nothing
+    )
+    embeddings = Embeddings(jnp.asarray(tokens), jnp.asarray(table))
+    return Transformer(weights, embeddings, Shape(4, 1, 1), names), asked
+
+
+FIRM = ([60, 60, 0, 0, 0, 0], [1, -1, 0, 0, 0, 0])
+FAR = ([-100, 0, -140, -140, -140, -140], [1e-12, -1e-12, 0, 0, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("numbers", "options"),
+    [
+        ((*FIRM, 1e20, [1e20, -1e20]), {}),  # logits overflow
+        (
+            (np.array(FIRM[0]) * 100, [1, -1, 0.5, -3, -3, -3], 1.0, [1, -1]),
+            {"query": 1e-25, "key": 1e38, "eos": 1e-15},
+        ),  # queries are flushed to zero
+        ((*FAR, 1e12, [1, -1]), {}),  # weights times values are flushed to zero
+    ],
+)
+def test_what_overflows_or_vanishes_is_not_certified(numbers, options):
+    model, asked = by_hand(*numbers, **options)
+    certificate = certify(model, asked)
+    prompts = asked.fill(jnp.arange(2), jnp.asarray(asked.vocabulary.first_noise))
+    margins = margins_of(model, prompts.content, model.targets(prompts.answers))
+    real = np.where(np.isnan(margins), -np.inf, margins)
+    assert (certificate.margins <= real).all()
+    assert (certificate.margins <= 0).any()
+
+
+def test_the_plain_case_by_hand_is_certified():
+    model, asked = by_hand(*FIRM, 1.0, [1, -1])
+    np.testing.assert_allclose(certify(model, asked).margins, 2.0, rtol=1e-5)
+
+
+def test_very_long_prompts_leave_numbers():
+    model, asked = by_hand([-900, -900, 0, 900, 900, 0], FIRM[1], 1.0, [1, -1], length=2**20)
+    certificate = certify(model, asked)
+    assert np.isfinite(certificate.margins).all()
+    assert certificate.certified_accuracy == 0
+
+
+def test_many_small_weights_round_together():
+    """1,000 noise tokens, each just below half a unit in the last place of the sum of weights."""
+    unit, noise = 2.0**-24, 1000
+    scores = np.full(noise + 4, -60.0)
+    scores[0], scores[1], scores[3:-1] = 0.0, 1.1003794758650358, -16.643167
+    values = np.ones(noise + 4)
+    values[3:-1] = 0.99
+    model, asked = by_hand(scores, values, 1.0, [1, -1], length=noise + 3, noise=noise)
+    everything = np.ones((1, noise + 4), int)
+    everything[0, 1] = 0
+    (read,) = np.asarray(outputs_of(model, jnp.asarray(everything)))[:, 0]
+    certificate = certify(model, asked)
+    # A margin is twice what is written, here the value that the head reads.
+    assert certificate.margins[0] / 2 <= read
+    assert certificate.margins[0] / 2 <= 1.0 - 1.9 * noise * unit
 
 
 def test_weights_that_are_not_numbers_prove_nothing():

@@ -119,6 +119,12 @@ def test_partial_tables_and_shared_answers():
     )
 
 
+def test_a_single_fact():
+    asked = PromptDistribution.of(FactTable(np.array([[0]]), answer_names=("yes", "no")))
+    found = compiled(asked, Shape(4, 1, 1, 1))
+    assert found.certificate.certified_accuracy == 1.0
+
+
 def test_a_shape_that_is_too_small_is_not_certified():
     reports = []
     found = compiled(shape=Shape(10, 4, 1, 1), report=lambda steps, loss: reports.append(steps))

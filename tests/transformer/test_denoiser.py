@@ -38,6 +38,11 @@ def test_blocks_are_a_partition_of_subjects_and_one_of_relations(subjects, relat
     assert (blocks[:, :subjects].any(axis=1) != blocks[:, subjects:].any(axis=1)).all()
 
 
+def test_no_more_blocks_than_fit():
+    with pytest.raises(FactmemError, match="100001 blocks of 200002 tokens"):
+        consecutive_blocks(Vocabulary(10**5, 1, 10**5, 1), 1)
+
+
 def test_no_block_of_nothing():
     with pytest.raises(FactmemError, match="at least one token, not 0"):
         consecutive_blocks(Vocabulary(2, 2, 1, 1), 0)

@@ -21,6 +21,8 @@ __all__ = ["construct"]
 
 Method = Literal["attention", "mlp", "compiled"]
 
+_LEAST_DIM, _LARGEST_DIM = 2**8, 2**14
+"""Tables are limited as if they had at least the first; the second takes minutes to factorise."""
 _SUMMARIES = {
     "attention": "Theorem 3, attention alone",
     "mlp": "Theorem 4, attention and an MLP",
@@ -158,8 +160,13 @@ def _check(method: Method, facts: Facts, size: Size, trial: Trial) -> None:
         block=size.block,
         prompts=trial.prompts,
     )
+    if size.dim is not None and size.dim > _LARGEST_DIM:
+        raise FactmemError(f"--dim is at most {_LARGEST_DIM}, not {size.dim}")
     if not 3 <= facts.length <= 2**20:
         raise FactmemError(f"--length is from 3 to {2**20}, not {facts.length}")
+    answers = (facts.relations or 1) * (facts.answers or 1)
+    tokens = (facts.subjects or 1) + (facts.noise or 1) + answers
+    check_numbers(tokens, max(size.dim or 1, _LEAST_DIM))
     check_seed(facts.seed)
     check_accuracy(trial.require)
     {"attention": _check_attention, "mlp": _check_mlp, "compiled": _check_compiled}[method](size)

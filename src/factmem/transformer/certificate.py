@@ -16,6 +16,7 @@ where their heads do not settle. Its own arithmetic is float64, with errors a bi
 than those it bounds; the bounds are widened by one part in a million for them.
 """
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -32,7 +33,10 @@ __all__ = ["Certificate", "certify"]
 
 _UNIT = 2.0**-24
 _WIDENED = 1 + 1e-6
-_LEAST = 1e-36  # whatever underflows
+_TINY, _HUGE = 2.0**-126, 2.0**127
+"""What may be flushed to zero, and what may overflow: beyond it nothing is certified."""
+_FLUSHED = 2.0 ** (-23 * 1.25)
+"""Weights of the shared form of attention may vanish below this, relative to their sum."""
 _EXP_ERRORS = 16
 """Roundings of a softmax weight: exp itself, its argument, products, sums and the division."""
 _PAIRS_AT_ONCE = 2**22
@@ -44,7 +48,7 @@ class Certificate:
 
     Args:
         margins: of every fact a lower bound of (u_a* − u_y)·F over all prompts and other outputs y.
-        leak: of every fact, the largest share of attention that can stray, over heads.
+        leaks: of every fact, the largest share of attention that can stray, over heads.
     """
 
     margins: Float[np.ndarray, " facts"]
@@ -84,13 +88,13 @@ def certify(model: Transformer, asked: PromptDistribution) -> Certificate:
     """
     if model.shape.width and not isinstance(model.activation, Relu):
         raise FactmemError("a certificate needs ReLU: other activations have no bounded slope")
-    attended, leaks = _attended(model, asked)
-    weights = model.weights
-    written = _product(attended, _wide(weights.output).reshape(attended.centre.shape[1], -1))
-    outputs = _through_mlp(model, written)
     targets = np.asarray(model.targets(asked.fact_answers))
-    margins = _smallest_margins(outputs, _wide(model.embeddings.outputs), targets)
-    return Certificate(margins, leaks)
+    with np.errstate(over="ignore", invalid="ignore"):
+        attended, leaks = _attended(model, asked)
+        written = _product(attended, _wide(model.weights.output).reshape(-1, model.shape.dim))
+        outputs = _through_mlp(model, written)
+        margins = _smallest_margins(outputs, _wide(model.embeddings.outputs), targets)
+    return Certificate(np.where(np.isnan(margins), -np.inf, margins), leaks)
 
 
 # ---- attention -----------------------------------------------------------------------------------
@@ -107,10 +111,12 @@ def _attended(model: Transformer, asked: PromptDistribution) -> tuple[_Bounded, 
     heads = np.arange(model.shape.heads)[None, :]
     centre, own_error = values.centre[read, heads], values.error[read, heads]
     spread = np.ptp(values.centre, axis=0) + 2 * values.error.max(axis=0)
-    # Adding b to a is wrong by |b| at most: where all but one term are small, so is the error.
-    adding = names.prompt_tokens * np.minimum(leaks[:, :, None], _UNIT) * values.size.max(axis=0)
+    # Adding b to a is wrong by |b| at most: where all but one term are small, so is the error, of
+    # the weighted sum of values as of that of weights.
+    adding = 2 * asked.length * np.minimum(leaks[:, :, None], _UNIT) * values.size.max(axis=0)
     rounding = _gamma(_EXP_ERRORS) * (np.abs(centre) + own_error) + adding
     error = own_error + leaks[:, :, None] * spread[None] + rounding * _WIDENED
+    error += asked.length * _FLUSHED
     rows = (asked.facts, -1)
     return _Bounded(centre.reshape(rows), error.reshape(rows)), leaks.max(axis=1)
 
@@ -123,58 +129,66 @@ def _read(
     read = tokens_read(scores.centre, known)
     floor = np.take_along_axis(low, read, axis=0)
     over = np.where(known[:, :, None] == read[:, None, :], -np.inf, high[known] - floor[:, None, :])
-    others = np.exp(np.minimum(over, 700.0))
-    strongest = np.minimum(high[noise].max(axis=0)[None, :] - floor, 700.0)
+    others = np.exp(np.minimum(over, 600.0))
+    strongest = np.minimum(high[noise].max(axis=0)[None, :] - floor, 600.0)
     leaks = others.sum(axis=1) + places * np.exp(strongest)
-    return read, leaks / (1 + leaks) * (1 + 4 * _EXP_ERRORS * _UNIT) + _LEAST
+    return read, leaks / (1 + leaks) * (1 + 4 * _EXP_ERRORS * _UNIT) + _TINY
 
 
 def _scores(model: Transformer) -> _Bounded:
     """Of every token and head, as `Transformer.scores` has them: three products and a scale."""
-    tokens = _wide(model.embeddings.tokens)[: model.vocabulary.prompt_tokens]
-    query, key = _wide(model.weights.query), _wide(model.weights.key)
-
-    def product(phi: np.ndarray, key: np.ndarray, query: np.ndarray) -> np.ndarray:
-        directions = np.einsum("hkd,hk->dh", key, np.einsum("hkd,d->hk", query, phi[-1]))
-        return phi @ directions * model.score_scale
-
-    terms = 2 * model.shape.dim + model.shape.head_dim + 2
-    size = product(np.abs(tokens), np.abs(key), np.abs(query))
-    return _Bounded(product(tokens, key, query), _gamma(terms) * size + _LEAST)
+    tokens = _exact(_prompt_tokens(model))
+    queries = _contracted("hkd,d->hk", _wide(model.weights.query), _exact(tokens.centre[-1]))
+    directions = _contracted("hkd,hk->dh", _wide(model.weights.key), queries)
+    scores = _contracted("zd,dh->zh", tokens.centre, directions)
+    scaled = _Bounded(scores.centre * model.score_scale, scores.error * model.score_scale)
+    return _Bounded(scaled.centre, scaled.error + _gamma(2) * scaled.size + _TINY)
 
 
 def _values(model: Transformer) -> _Bounded:
-    tokens = _wide(model.embeddings.tokens)[: model.vocabulary.prompt_tokens]
-    value = _wide(model.weights.value)
-    size = np.einsum("zd,hkd->zhk", np.abs(tokens), np.abs(value))
-    error = _gamma(model.shape.dim) * size + _LEAST
-    return _Bounded(np.einsum("zd,hkd->zhk", tokens, value), error)
+    return _contracted("hkd,zd->zhk", _wide(model.weights.value), _exact(_prompt_tokens(model)))
+
+
+def _prompt_tokens(model: Transformer) -> np.ndarray:
+    return _wide(model.embeddings.tokens)[: model.vocabulary.prompt_tokens]
 
 
 # ---- everything after it -------------------------------------------------------------------------
 
 
-def _product(left: _Bounded, right: np.ndarray, summands: int = 0) -> _Bounded:
-    """left @ right for exact right, and room for so many further summands."""
-    strength = np.abs(right)
-    rounding = _gamma(right.shape[0] + summands) * (left.size @ strength)
-    return _Bounded(left.centre @ right, (left.error @ strength + rounding) * _WIDENED + _LEAST)
+def _product(left: _Bounded, right: np.ndarray) -> _Bounded:
+    """left @ right for exact right."""
+    return _contracted("ij,fi->fj", right, left)
+
+
+def _contracted(sums: str, exact: np.ndarray, bounded: _Bounded) -> _Bounded:
+    """Sums of products of exact numbers with bounded ones, in float32 and in any order."""
+    inputs, output = sums.split("->")
+    gone = set(inputs.split(",")[0]) - set(output)
+    terms = math.prod(exact.shape[inputs.index(index)] for index in gone)
+    strength = np.abs(exact)
+    size = np.einsum(sums, strength, bounded.size, optimize=True)
+    error = np.einsum(sums, strength, bounded.error, optimize=True) + _gamma(terms) * size
+    flushed = terms * _TINY * (1 + strength.max(initial=0.0) + bounded.size.max(initial=0.0))
+    error = np.where(size < _HUGE, (error + flushed) * _WIDENED, np.inf)
+    return _Bounded(np.einsum(sums, exact, bounded.centre, optimize=True), error)
 
 
 def _through_mlp(model: Transformer, x: _Bounded) -> _Bounded:
     if model.shape.width == 0:
         return x
     weights = model.weights
-    inner = _product(x, _wide(weights.mlp_in).T, summands=1)
+    inner = _product(x, _wide(weights.mlp_in).T)
     if weights.mlp_bias is not None:
-        bias = _wide(weights.mlp_bias)[None, :]
-        inner = _Bounded(inner.centre + bias, inner.error + _gamma(1) * np.abs(bias))
-        inner = _Bounded(inner.centre, inner.error + _gamma(1) * inner.size)
+        inner = _sum(inner, _exact(_wide(weights.mlp_bias)[None, :]))
     # ReLU moves nothing further apart, and a neuron that cannot be active has no error at all.
     off = inner.centre + inner.error < 0
     hidden = _Bounded(np.maximum(inner.centre, 0.0), np.where(off, 0.0, inner.error))
-    out = _product(hidden, _wide(weights.mlp_out), summands=1)
-    total = _Bounded(x.centre + out.centre, x.error + out.error)
+    return _sum(x, _product(hidden, _wide(weights.mlp_out)))
+
+
+def _sum(left: _Bounded, right: _Bounded) -> _Bounded:
+    total = _Bounded(left.centre + right.centre, left.error + right.error)
     return _Bounded(total.centre, (total.error + _gamma(1) * total.size) * _WIDENED)
 
 
@@ -194,9 +208,11 @@ def _smallest_margins(
         margins = np.take_along_axis(scores, right[:, None], axis=1) - scores
         apart = np.abs(answers[right][:, None, :] - answers[None, :, :])
         moved = np.einsum("fyd,fd->fy", apart, error)
-        logit_errors = _gamma(dim) * ((np.abs(centre) + error) @ strength.T)
-        rounded = logit_errors + np.take_along_axis(logit_errors, right[:, None], axis=1)
-        bound = margins - (moved + rounded) * _WIDENED - _LEAST
+        sizes = (np.abs(centre) + error) @ strength.T
+        rounding = _gamma(dim) * sizes + dim * _TINY * (1 + strength.max() + error.max())
+        rounding = np.where(sizes < _HUGE, rounding, np.inf)
+        rounding = rounding + np.take_along_axis(rounding, right[:, None], axis=1)
+        bound = margins - (moved + rounding) * _WIDENED
         np.put_along_axis(bound, right[:, None], np.inf, axis=1)
         smallest[some] = bound.min(axis=1)
     return smallest
@@ -205,6 +221,10 @@ def _smallest_margins(
 def _gamma(terms: int) -> float:
     """How far a float32 sum of so many products can be from the exact one, relative to |·| sums."""
     return terms * _UNIT / (1 - terms * _UNIT)
+
+
+def _exact(numbers: np.ndarray) -> _Bounded:
+    return _Bounded(numbers, np.zeros_like(numbers))
 
 
 def _wide(array: object) -> np.ndarray:

@@ -41,6 +41,7 @@ from factmem.transformer.model import Embeddings, Shape, Transformer, Weights
 __all__ = ["Compiled", "compile_facts"]
 
 _BITS = 16
+_MOST_HEADS = 10_000
 _LEAK = 2.0**-30
 """The share of attention that may stray: well below the rounding errors of float32."""
 _CROSS_ENTROPY_STEPS = 2500
@@ -284,7 +285,7 @@ def _start(rng: np.random.Generator, lesson: Lesson, shape: Shape, bias: bool) -
     into = rng.normal(size=neurons) / math.sqrt(shape.dim)
     out = rng.normal(size=neurons) / math.sqrt(max(shape.width, 1))
     x = np.asarray(_stream(Readout(value, output, into, None, out), lesson))
-    spread = np.sqrt(np.mean((x - x.mean(axis=0)) ** 2))
+    spread = np.sqrt(np.mean((x - x.mean(axis=0)) ** 2)) or 1.0  # one fact has no spread
     centred = _BIAS * rng.normal(size=shape.width) - into @ (x.mean(axis=0) / spread)
     return Readout(value, output / spread, into, centred if bias else None, out)
 
@@ -359,6 +360,8 @@ def _check(asked: PromptDistribution, embeddings: Embeddings, shape: Shape) -> N
             f"heads of {shape.head_dim} dimensions do not fit into d = {shape.dim}; d_h is at most "
             f"d"
         )
+    if shape.heads > _MOST_HEADS:
+        raise FactmemError(f"keys are chosen for at most {_MOST_HEADS} heads, not {shape.heads}")
     if embeddings.tokens.shape[1] != shape.dim:
         raise FactmemError(
             f"the embeddings have {embeddings.tokens.shape[1]} dimensions, the shape {shape.dim}"

@@ -30,6 +30,8 @@ __all__ = [
     "tokens_read",
 ]
 
+_MOST_ENTRIES = 2**31
+
 Blocks = Bool[np.ndarray, "blocks prompt_tokens"]
 """Which tokens belong to which block."""
 
@@ -44,6 +46,12 @@ def consecutive_blocks(vocabulary: Vocabulary, size: int) -> Blocks:
     """
     if size < 1:
         raise FactmemError(f"a block holds at least one token, not {size}")
+    count = math.ceil(vocabulary.subjects / size) + math.ceil(vocabulary.relations / size)
+    if count * vocabulary.prompt_tokens > _MOST_ENTRIES:
+        raise FactmemError(
+            f"{count} blocks of {vocabulary.prompt_tokens} tokens are more than fit; larger blocks "
+            f"would"
+        )
     places = np.arange(vocabulary.prompt_tokens)
     groups = [
         *np.array_split(places[: vocabulary.subjects], math.ceil(vocabulary.subjects / size)),

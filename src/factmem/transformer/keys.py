@@ -51,12 +51,12 @@ def choose_keys(
         FactmemError: EOS cannot be put above all noise, or facts with different answers are read
             alike by every head.
     """
-    names = asked.vocabulary
+    names, count = asked.vocabulary, max(_CANDIDATES, 3 * heads)
     content, subjects = np.arange(names.first_noise), names.subjects
     pools = ([content], [content[:subjects], content[subjects:]])  # both kinds, or one of them
     for kinds in pools:
         candidates = np.concatenate(
-            [_candidates(rng, tokens, kind, _CANDIDATES // len(kinds)) for kind in kinds]
+            [_candidates(rng, tokens, kind, count // len(kinds)) for kind in kinds]
         )
         read = tokens_read(tokens @ candidates.T, asked.known_tokens())
         chosen = _chosen(rng, read, asked, heads)

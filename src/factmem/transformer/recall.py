@@ -16,7 +16,7 @@ from factmem.transformer.model import Transformer
 
 __all__ = ["Recall", "recall"]
 
-_PROMPTS_AT_ONCE = 4096
+_PROMPTS_AT_ONCE, _COUNTS_AT_ONCE = 4096, 2**26
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ def recall(
     noise = strongest_noise(model.scores(), model.vocabulary)
     smallest = np.full(asked.facts, np.inf)
     relative = np.inf
+    at_once = max(1, min(_PROMPTS_AT_ONCE, _COUNTS_AT_ONCE // model.vocabulary.prompt_tokens))
     for facts in np.split(
-        np.arange(asked.facts, dtype=np.int32),
-        range(_PROMPTS_AT_ONCE, asked.facts, _PROMPTS_AT_ONCE),
+        np.arange(asked.facts, dtype=np.int32), range(at_once, asked.facts, at_once)
     ):
         for prompts in _questions(asked, jnp.asarray(facts), key, sampled, noise):
             found = _margins(model, prompts)
