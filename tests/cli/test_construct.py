@@ -106,7 +106,7 @@ def test_what_a_person_sees(capsys):
         (("attention", *SMALL, "--head-dim", 8), "attention needs --dim"),
         (("attention", *SMALL, "--dim", 8, "--head-dim", 4, "--heads", 2), "has no --heads"),
         (("attention", *SMALL, "--dim", 8, "--head-dim", 4, "--width", 2), "has no --width"),
-        (("attention", *SMALL, "--dim", 8, "--head-dim", 9), "--dim 9 would do"),
+        (("attention", *SMALL, "--dim", 8, "--head-dim", 9), "d_h = 9 needs d of at least 9"),
         (("attention", *SMALL, "--dim", 1, "--head-dim", 1), "d of at least 2"),
         (("mlp", *SMALL, "--dim", 8, "--head-dim", 4), "mlp needs --width"),
         (("mlp", *SMALL, "--dim", 8, "--head-dim", 4, "--width", 0), "--width is at least 1"),

@@ -1,6 +1,6 @@
 """No prompt breaks a certificate, and a certificate is not vacuous."""
 
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, product
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -26,7 +26,17 @@ from factmem.transformer import (
     certify,
     recall,
 )
-from factmem.transformer.certificate import _Bounded, _read
+from factmem.transformer.certificate import (
+    _attended,
+    _Bounded,
+    _product,
+    _read,
+    _scores,
+    _smallest_margins,
+    _sum,
+    _through_mlp,
+    _values,
+)
 
 TABLE = FactTable.random(3, 2, 2, seed=2)
 ASKED = PromptDistribution.of(TABLE, noise=3, length=6)
@@ -223,3 +233,133 @@ def test_activations_without_a_bounded_slope_are_refused():
     model = Transformer.draw(jr.key(0), Shape(5, 1, 2, 3), names, THEORY, sigma)
     with pytest.raises(FactmemError, match="needs ReLU"):
         certify(model, ASKED)
+
+
+# ---- every term of the bound ---------------------------------------------------------------------
+
+UNIT = 2.0**-24
+NEURONS = {
+    convention: Transformer.draw(jr.key(0), Shape(4, 1, 1, 5), ASKED.vocabulary, convention)
+    for convention in (THEORY, EXPERIMENTS)
+}
+corners = [np.array(signs) for signs in product((-1.0, 1.0), repeat=4)]
+
+
+def bounded(seed, shape, error):
+    rng = np.random.default_rng(seed)
+    return _Bounded(rng.normal(size=shape), error * rng.random(size=shape))
+
+
+@given(st.integers(0, 10**6))
+def test_products_and_sums_by_their_formulas(seed):
+    left, right = bounded(seed, (2, 4), 0.1), np.random.default_rng(seed).normal(size=(4, 3))
+    found = _product(left, right)
+    for f in range(2):
+        for j in range(3):
+            moved = sum(left.error[f, i] * abs(right[i, j]) for i in range(4))
+            size = sum(
+                (abs(left.centre[f, i]) + left.error[f, i]) * abs(right[i, j]) for i in range(4)
+            )
+            expected = moved + 4 * UNIT * size
+            assert found.error[f, j] == pytest.approx(expected, rel=1e-5)
+            assert found.error[f, j] >= expected
+    np.testing.assert_allclose(found.centre, left.centre @ right)
+    total = _sum(left, bounded(seed + 1, (2, 4), 0.2))
+    other = bounded(seed + 1, (2, 4), 0.2)
+    expected = left.error + other.error
+    expected = expected + UNIT * (np.abs(left.centre + other.centre) + expected)
+    assert (total.error >= expected).all()
+    np.testing.assert_allclose(total.error, expected, rtol=1e-5)
+
+
+@given(st.integers(0, 10**6), st.sampled_from([THEORY, EXPERIMENTS]))
+def test_no_corner_of_the_stream_leaves_the_bound(seed, convention):
+    """Every neuron may be switched on or off by the error, and the skip carries it too."""
+    rng = np.random.default_rng(seed)
+    into, out = rng.normal(size=(2, 5, 4)).astype(np.float32)
+    bias = rng.normal(size=5).astype(np.float32) if convention.mlp_bias else None
+    x = bounded(seed, (3, 4), 0.5)
+    model = NEURONS[convention]
+    model = eqx.tree_at(
+        lambda m: (m.weights.mlp_in, m.weights.mlp_out), model, tuple(map(jnp.asarray, (into, out)))
+    )
+    if bias is not None:
+        model = eqx.tree_at(lambda m: m.weights.mlp_bias, model, jnp.asarray(bias))
+    found = _through_mlp(model, x)
+    shift = 0.0 if bias is None else bias[None, :]
+    for signs in corners:
+        moved = x.centre + signs * x.error
+        outputs = moved + np.maximum(moved @ into.T.astype(float) + shift, 0) @ out.astype(float)
+        assert (np.abs(outputs - found.centre) <= found.error).all()
+
+
+@given(st.integers(0, 10**6))
+def test_margins_are_the_smallest_over_the_corners_of_the_output(seed):
+    outputs = bounded(seed, (3, 4), 0.3)
+    answers = np.random.default_rng(seed + 1).normal(size=(5, 4))
+    targets = np.array([0, 4, 2])
+    found = _smallest_margins(outputs, answers, targets)
+    for fact, target in enumerate(targets):
+        apart = answers[target] - np.delete(answers, target, axis=0)
+        worst = min(
+            (apart @ (outputs.centre[fact] + signs * outputs.error[fact])).min()
+            for signs in corners
+        )
+        assert found[fact] <= worst
+        assert found[fact] == pytest.approx(worst, abs=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_scores_and_values_have_the_errors_of_their_products(seed):
+    model = drawn(seed, EXPERIMENTS, 0, 50.0)
+    phi = np.asarray(model.embeddings.tokens, float)
+    query, key = np.asarray(model.weights.query, float), np.asarray(model.weights.key, float)
+    rounded_query = 5 * UNIT * np.abs(query) @ np.abs(phi[-1])
+    read = np.abs(query @ phi[-1]) + rounded_query
+    errors = np.zeros((len(phi), 3))
+    for head in range(3):
+        strength = np.abs(key[head]).T
+        direction = key[head].T @ (query[head] @ phi[-1])
+        error = strength @ rounded_query[head] + 2 * UNIT * strength @ read[head]
+        size = np.abs(phi) @ (np.abs(direction) + error)
+        errors[:, head] = (np.abs(phi) @ error + 5 * UNIT * size) * model.score_scale
+    scores = _scores(model)
+    assert (np.abs(np.asarray(model.scores(), float) - scores.centre) <= scores.error).all()
+    assert (scores.error >= errors).all()
+    np.testing.assert_allclose(scores.error, errors, atol=3 * UNIT * np.abs(scores.centre).max())
+    phi, weights = np.abs(phi), model.weights
+    values = _values(model)
+    sizes = np.einsum("zd,hkd->zhk", phi, np.abs(weights.value))
+    assert (np.abs(np.asarray(model.values(), float) - values.centre) <= values.error).all()
+    assert (values.error >= 5 * UNIT * sizes * 0.99).all()
+
+
+def test_uncertain_scores_leak_more():
+    names = ASKED.vocabulary
+    scores = np.random.default_rng(0).normal(size=(names.prompt_tokens, 2)) * 20
+    noise = slice(names.first_noise, names.eos)
+    arguments = (ASKED.known_tokens(), noise, 3)
+    _, sharp = _read(_Bounded(scores, np.zeros_like(scores)), *arguments)
+    _, unsure = _read(_Bounded(scores, np.full_like(scores, 0.5)), *arguments)
+    small = sharp < 1e-6
+    np.testing.assert_allclose(unsure[small], np.e * sharp[small], rtol=1e-3)
+
+
+def test_strayed_attention_counts_in_full():
+    """Noise has the smallest value, the token that is read the largest: the bound is reached."""
+    gap = float(np.log(2 * (1 - 0.3) / 0.3))  # two noise tokens together get 30 %
+    scores = [gap, gap, -60, 0, 0, -60]
+    model, asked = by_hand(scores, [1, 1, 0, -1, -1, 0], 1.0, [1, -1])
+    certificate = certify(model, asked)
+    assert certificate.leaks[0] == pytest.approx(0.3, rel=1e-4)
+    assert certificate.margins[0] == pytest.approx(2 * (0.7 - 0.3), rel=1e-4)
+    prompts = asked.fill(jnp.arange(1), jnp.asarray(asked.vocabulary.first_noise))
+    margin = margins_of(model, prompts.content, model.targets(prompts.answers))[0]
+    assert certificate.margins[0] <= float(margin)
+
+
+def test_the_softmax_itself_is_rounded():
+    model, asked = by_hand(*FIRM, 1.0, [1, -1])
+    attended, _ = _attended(model, asked)
+    assert (attended.error >= 16 * UNIT * np.abs(attended.centre)).all()
+    assert (attended.error <= 40 * UNIT).all()

@@ -166,7 +166,7 @@ def test_balancing_only_scales_the_outputs(seed):
 @pytest.mark.parametrize(
     ("shape", "message"),
     [
-        (Shape(4, 2, 5, 2), "d_h is at most d"),
+        (Shape(4, 2, 5, 2), "d_h = 5 needs d of at least 5"),
         (Shape(1, 1, 1, 0), "bits, and 4 weights of 16 bits only 64; at least 7 weights could do"),
     ],
 )

@@ -174,13 +174,14 @@ def _check(method: Method, facts: Facts, size: Size, trial: Trial) -> None:
 
 def _check_attention(size: Size) -> None:
     _refuse("attention", size, "heads", "width")
-    _check_heads(_given("attention", size, "dim"), _given("attention", size, "head_dim"))
+    _given("attention", size, "dim")
+    _given("attention", size, "head_dim")
 
 
 def _check_mlp(size: Size) -> None:
     _refuse("mlp", size, "heads")
     dim = _given("mlp", size, "dim")
-    _check_heads(dim, _given("mlp", size, "head_dim"))
+    _given("mlp", size, "head_dim")
     check_positive(width=_given("mlp", size, "width"))
     check_numbers(_given("mlp", size, "width"), dim)
 
@@ -189,7 +190,6 @@ def _check_compiled(size: Size) -> None:
     _refuse("compiled", size, "block")
     shape = (size.heads, size.head_dim, size.width)
     if shape == (None, None, None):
-        check_numbers(size.dim or 1, size.dim or 1)
         return
     if None in shape:
         raise FactmemError("compiled takes --heads, --head-dim and --width together, or none")
@@ -197,17 +197,7 @@ def _check_compiled(size: Size) -> None:
     width = _given("compiled", size, "width")
     if width < 0:
         raise FactmemError(f"--width is at least 0, not {width}")
-    _check_heads(dim, head_dim)
     check_numbers(max(width, _given("compiled", size, "heads") * head_dim), dim)
-
-
-def _check_heads(dim: int, head_dim: int) -> None:
-    if head_dim > dim:
-        raise FactmemError(
-            f"--head-dim {head_dim} is above --dim {dim}: a head has at most d dimensions; "
-            f"--dim {head_dim} would do"
-        )
-    check_numbers(dim, dim)
 
 
 def _given(method: str, size: Size, name: str) -> int:

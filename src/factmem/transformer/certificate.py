@@ -125,7 +125,9 @@ def _read(
     scores: _Bounded, known: Int[np.ndarray, "facts 3"], noise: slice, places: int
 ) -> tuple[Int[np.ndarray, "facts heads"], Float[np.ndarray, "facts heads"]]:
     """The strongest of the known tokens for every head, and the attention that others get."""
-    high, low = scores.centre + scores.error, scores.centre - scores.error
+    # The argument of exp is a difference of scores, and rounded itself.
+    error = scores.error + 2 * _UNIT * np.ptp(scores.centre, axis=0)
+    high, low = scores.centre + error, scores.centre - error
     read = tokens_read(scores.centre, known)
     floor = np.take_along_axis(low, read, axis=0)
     over = np.where(known[:, :, None] == read[:, None, :], -np.inf, high[known] - floor[:, None, :])
@@ -214,7 +216,8 @@ def _smallest_margins(
         rounding = rounding + np.take_along_axis(rounding, right[:, None], axis=1)
         bound = margins - (moved + rounding) * _WIDENED
         np.put_along_axis(bound, right[:, None], np.inf, axis=1)
-        smallest[some] = bound.min(axis=1)
+        known = np.isfinite(centre).all(axis=1) & np.isfinite(error).all(axis=1)
+        smallest[some] = np.where(known, bound.min(axis=1), -np.inf)
     return smallest
 
 

@@ -32,7 +32,7 @@ from factmem.hinge import Minimum, Outcome, gentle_hinge, minimise
 from factmem.memories.precision import rounded
 from factmem.progress import Report
 from factmem.transformer.certificate import Certificate, certify
-from factmem.transformer.construction import Construction, partial_note
+from factmem.transformer.construction import Construction, check_head_dim, partial_note
 from factmem.transformer.convention import EXPERIMENTS, Convention
 from factmem.transformer.denoiser import rank_one, tokens_read
 from factmem.transformer.keys import choose_keys, widest_key
@@ -114,8 +114,8 @@ def compile_facts(
         not cover all facts: `certificate.certified_accuracy` says how many.
 
     Raises:
-        FactmemError: d_h above d, fewer bits than the facts need, a token that no head can read,
-            or an answer that no output can reach.
+        FactmemError: d_h above d, fewer bits than the facts have, noise that no key puts below
+            EOS, facts that the heads cannot tell apart, or an answer that no output can reach.
     """
     _check(asked, embeddings, shape)
     # The certificate is about float32, so everything is, whatever the user's mode.
@@ -355,11 +355,7 @@ def _prompt_tokens(embeddings: Embeddings, asked: PromptDistribution) -> np.ndar
 
 
 def _check(asked: PromptDistribution, embeddings: Embeddings, shape: Shape) -> None:
-    if shape.head_dim > shape.dim:
-        raise FactmemError(
-            f"heads of {shape.head_dim} dimensions do not fit into d = {shape.dim}; d_h is at most "
-            f"d"
-        )
+    check_head_dim(shape.dim, shape.head_dim)
     if shape.heads > _MOST_HEADS:
         raise FactmemError(f"keys are chosen for at most {_MOST_HEADS} heads, not {shape.heads}")
     if embeddings.tokens.shape[1] != shape.dim:

@@ -11,7 +11,14 @@ from factmem.facts.table import MISSING, FactTable
 from factmem.transformer.denoiser import Blocks, denoiser_margins
 from factmem.transformer.model import Embeddings, Transformer
 
-__all__ = ["Construction", "ambiguous_facts", "check_embeddings", "partial_note", "union_bound"]
+__all__ = [
+    "Construction",
+    "ambiguous_facts",
+    "check_embeddings",
+    "check_head_dim",
+    "partial_note",
+    "union_bound",
+]
 
 
 @dataclass(frozen=True)
@@ -60,13 +67,18 @@ def check_embeddings(embeddings: Embeddings, head_dim: int) -> None:
     if embeddings.answers is not None:
         raise FactmemError("the theorems have one embedding table for tokens and answers")
     dim = embeddings.tokens.shape[1]
+    check_head_dim(dim, head_dim)
+    if dim < 2:
+        raise FactmemError("values are orthogonal to EOS, which needs d of at least 2")
+
+
+def check_head_dim(dim: int, head_dim: int) -> None:
+    """Raises FactmemError unless heads of this dimension fit into d dimensions."""
     if not 1 <= head_dim <= dim:
         raise FactmemError(
             f"heads have from 1 to d = {dim} dimensions, not {head_dim}; "
             f"d_h = {head_dim} needs d of at least {head_dim}"
         )
-    if dim < 2:
-        raise FactmemError("values are orthogonal to EOS, which needs d of at least 2")
 
 
 def partial_note(asked: PromptDistribution) -> tuple[str, ...]:

@@ -63,40 +63,42 @@ def compile_smallest(
     """
     probes: list[Probe] = []
     best: Compiled | None = None
-    problem = ""
+    problem: FactmemError | None = None
 
     def attempt(shape: Shape, tables: Embeddings) -> Compiled | None:
-        nonlocal problem
-        try:
-            found = compile_facts(key, asked, tables, shape, convention=convention, report=report)
-        except FactmemError as error:
-            problem = str(error)
-            probes.append(Probe(shape, 0.0))
-            return None
-        accuracy = found.certificate.certified_accuracy
-        problem = f"only {accuracy:.4f} of the facts are certified"
-        probes.append(Probe(shape, accuracy))
-        return found if accuracy == 1 else None
+        found = compile_facts(key, asked, tables, shape, convention=convention, report=report)
+        probes.append(Probe(shape, found.certificate.certified_accuracy))
+        return found if probes[-1].certified_accuracy == 1 else None
+
+    def down_from(parameters: float, tables: Embeddings) -> Compiled | None:
+        """The last success on the way down, after a way up if there was none before."""
+        dim = tables.tokens.shape[1]
+        found = attempt(_shape(dim, parameters, asked), tables)
+        while found is None and best is None and parameters < asked.facts / _LEAST_DENSITY:
+            parameters *= _LARGER
+            found = attempt(_shape(dim, parameters, asked), tables)
+        last = None
+        while found is not None:
+            last, shape = found, found.model.shape
+            smaller = min(_shape(dim, _SMALLER * shape.parameters, asked).width, shape.width - 1)
+            found = attempt(replace(shape, width=smaller), tables) if smaller >= 0 else None
+        return last
 
     for d in _dims(asked) if dim is None else (dim,):
-        tables = embeddings(d)
         size = _SMALLER * best.model.shape.parameters if best else asked.facts / _FIRST_DENSITY
-        shape = _shape(d, size, asked)
-        found = attempt(shape, tables)
-        while found is None and best is None and size < asked.facts / _LEAST_DENSITY:
-            size *= _LARGER
-            found = attempt(_shape(d, size, asked), tables)
-        while found is not None:
-            best, shape = found, found.model.shape
-            smaller = min(_shape(d, _SMALLER * shape.parameters, asked).width, shape.width - 1)
-            found = attempt(replace(shape, width=smaller), tables) if smaller >= 0 else None
-    if best is None:
-        shape = probes[-1].shape
-        raise FactmemError(
-            f"up to {shape.parameters} parameters with d = {shape.dim} do not hold the table: "
-            f"{problem}"
-        )
-    return best, tuple(probes)
+        try:
+            best = down_from(size, embeddings(d)) or best
+        except FactmemError as error:  # of this dimension, whatever the width
+            problem = error
+    if best is not None:
+        return best, tuple(probes)
+    if not probes and problem is not None:
+        raise problem
+    most = max(probes, key=lambda probe: probe.shape.parameters)
+    raise FactmemError(
+        f"up to {most.shape.parameters} parameters with d = {most.shape.dim} do not hold the "
+        f"table: only {most.certified_accuracy:.4f} of the facts are certified"
+    )
 
 
 def natural_dim(asked: PromptDistribution) -> int:
