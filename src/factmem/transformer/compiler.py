@@ -44,7 +44,7 @@ _BITS = 16
 _MOST_HEADS = 10_000
 _LEAK = 2.0**-30
 """The share of attention that may stray: well below the rounding errors of float32."""
-_CROSS_ENTROPY_STEPS = 2500
+_CROSS_ENTROPY_STEPS = 3000
 _STAGE_STEPS = 400
 _GENTLENESS = (0.3,) * 6 + tuple(0.3 * 10 ** (-stage / 6) for stage in range(1, 7))
 """c of the gentle hinge, stage by stage: past what cross-entropy learns 0.3 is faster than 0.03."""
