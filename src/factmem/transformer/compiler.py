@@ -48,7 +48,9 @@ _CROSS_ENTROPY_STEPS = 3000
 _STAGE_STEPS = 400
 _GENTLENESS = (0.3,) * 6 + tuple(0.3 * 10 ** (-stage / 6) for stage in range(1, 7))
 """c of the gentle hinge, stage by stage: past what cross-entropy learns 0.3 is faster than 0.03."""
-_TEMPERATURE, _BIAS = 0.1, 0.3
+_SOFT = 400.0
+"""The sharpness at which a hinge asks for a margin of 0.25 % of the outputs' size."""
+_TEMPERATURE, _BIAS = 0.3, 0.5
 """Small logits and small biases at the start: from larger ones fewer facts are learnt."""
 _LOOK_EVERY = 50
 
@@ -217,7 +219,8 @@ def _fitted(
     found = run(_cross_entropy, start, lesson, iterations=_CROSS_ENTROPY_STEPS)
     steps += found.iterations
     sharpness = _TEMPERATURE * float(_root_mean_square(_outputs(found.point, lesson)))
-    sharpness *= 0.25 if _recalls(found.point, lesson) else 1.0
+    if _recalls(found.point, lesson):
+        sharpness = _SOFT
     for gentleness in _GENTLENESS:
         if found.outcome is Outcome.ENOUGH:
             break
@@ -225,9 +228,15 @@ def _fitted(
         data = (lesson, np.asarray(sharpness), np.asarray(gentleness))
         found = run(_stage_loss, weights, data, iterations=_STAGE_STEPS)
         steps += found.iterations
-        # Where the hinge is met but the certificate is not, a softer one asks for more margin.
-        sharpness *= 0.5 if _recalls(found.point, lesson) else 1.5
+        sharpness = _next_sharpness(sharpness, found.point, lesson)
     return _balanced(found.point, lesson), found, steps
+
+
+def _next_sharpness(sharpness: float, readout: Readout, lesson: Lesson) -> float:
+    """Sharper until all facts are recalled; softer, which asks for more margin, from then on."""
+    if _recalls(readout, lesson):
+        return min(_SOFT, 0.7 * sharpness)
+    return 1.5 * sharpness
 
 
 def _cross_entropy(readout: Readout, lesson: Lesson) -> Float[Array, ""]:
