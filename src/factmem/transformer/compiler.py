@@ -51,7 +51,9 @@ _GENTLENESS = (0.3,) * 6 + tuple(0.3 * 10 ** (-stage / 6) for stage in range(1, 
 _SOFT = 400.0
 """The sharpness at which a hinge asks for a margin of 0.25 % of the outputs' size."""
 _TEMPERATURE, _BIAS = 0.3, 0.5
-"""Small logits and small biases at the start: from larger ones fewer facts are learnt."""
+"""Logits and biases at the start, relative to variance 1. Near the limit (900 facts in 4,000
+parameters, three seeds) 1 and 1 took 2,650 to 3,950 steps, these 2,200 to 2,500; 0.1 and 0.3 took
+fewer still, but where there is room they end with margins too small to be certified."""
 _LOOK_EVERY = 50
 
 
