@@ -44,8 +44,11 @@ def main() -> None:
         "Theorem 4": (few, lambda key: mlp_construction(key, few, phi4, 96, 2048, block=4)),
         "compiled": (many, lambda key: compile_facts(key, many, phi, Shape(32, 8, 4, 32))),
     }
-    columns = ("", "facts", "parameters", "facts/parameter", "recalled", "denoiser margin", "s")
-    table = Table(*columns, title="Transformers that were built, worst prompts included")
+    columns = ("", "facts", "parameters", "density", "recalled", "denoiser margin", "s")
+    table = Table(
+        *columns,
+        title="Transformers that were built, worst prompts included; density: facts per parameter",
+    )
     for name, (asked, build) in builders.items():
         with Stopwatch() as watch:
             built = build(jr.key(1))
