@@ -25,6 +25,7 @@ from factmem.facts.vocabulary import Vocabulary
 from factmem.transformer.construction import (
     Construction,
     ambiguous_facts,
+    answer_sets,
     check_embeddings,
     partial_note,
     union_bound,
@@ -83,7 +84,7 @@ def attention_construction(
     block = default_block(table, vocabulary, dim, head_dim) if block is None else block
     blocks = consecutive_blocks(vocabulary, block)
     weights = _weights(
-        key, embeddings.tokens, blocks, _answer_sets(table), vocabulary, head_dim, jnp.asarray(beta)
+        key, embeddings.tokens, blocks, answer_sets(table), vocabulary, head_dim, jnp.asarray(beta)
     )
     shape = Shape(dim, len(blocks), head_dim)
     model = Transformer(weights, embeddings, shape, vocabulary, THEORY)
@@ -155,15 +156,6 @@ def _orthogonal_to(
     along = jnp.einsum("hkd,d->hk", drawn, unit, precision=_EXACT)
     across = drawn - along[:, :, None] * unit[None, None, :]
     return across / jnp.linalg.norm(across, axis=2, keepdims=True)
-
-
-def _answer_sets(table: FactTable) -> Float[np.ndarray, "content answers"]:
-    """1 where a ∈ A_z, for the subjects and then the relations z."""
-    s, r, a = table.fact_ids
-    sets = np.zeros((table.subjects + table.relations, table.answers), np.float32)
-    sets[s, a] = 1
-    sets[table.subjects + r, a] = 1
-    return sets
 
 
 def _shared_note(table: FactTable) -> tuple[str, ...]:

@@ -134,7 +134,8 @@ def compile_facts(
     start = _start(rng, lesson, shape, convention.mlp_bias)
     readout, found, steps = _fitted(start, lesson, frame, asked, report)
     model = frame(readout)
-    blocks = np.asarray(model.scores())[-1][:, None] < np.asarray(model.scores()).T
+    scores = np.asarray(model.scores()).T
+    blocks = scores > scores[:, -1:]
     return Compiled(
         model=model,
         blocks=blocks,

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Float
 
 from factmem.errors import FactmemError
 from factmem.facts.prompts import PromptDistribution
@@ -14,6 +15,7 @@ from factmem.transformer.model import Embeddings, Transformer
 __all__ = [
     "Construction",
     "ambiguous_facts",
+    "answer_sets",
     "check_embeddings",
     "check_head_dim",
     "partial_note",
@@ -43,18 +45,23 @@ class Construction:
         return float(denoiser_margins(self.model.scores(), self.blocks).min()) / self.beta
 
 
+def answer_sets(table: FactTable) -> Float[np.ndarray, "content answers"]:
+    """1 where a ∈ A_z, for the subjects and then the relations z."""
+    s, r, a = table.fact_ids
+    sets = np.zeros((table.subjects + table.relations, table.answers), np.float32)
+    sets[s, a] = 1
+    sets[table.subjects + r, a] = 1
+    return sets
+
+
 def ambiguous_facts(table: FactTable) -> int:
     """Facts (s, r) for which A_s ∩ A_r holds more than the answer a*(s, r).
 
     There are none where relations share no answers: the paper's Assumption 1. Sums over A_s and
     A_r alone, as in Theorem 3, cannot tell the answers of an ambiguous fact apart.
     """
-    s, r, a = table.fact_ids
-    of_subjects = np.zeros((table.subjects, table.answers), np.float32)
-    of_relations = np.zeros((table.relations, table.answers), np.float32)
-    of_subjects[s, a] = 1
-    of_relations[r, a] = 1
-    common = of_subjects @ of_relations.T
+    sets = answer_sets(table)
+    common = sets[: table.subjects] @ sets[table.subjects :].T
     return int(((table.answer_of != MISSING) & (common > 1)).sum())
 
 

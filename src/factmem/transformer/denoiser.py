@@ -1,6 +1,7 @@
 """Heads as denoisers: each reads one block of tokens, and EOS where its block is absent.
 
-A head's block B is a set of subjects or a set of relations. Its scores must put
+A head's block B is a set of subjects or a set of relations; the compiler's heads may have both, and
+read the one with the higher score. Its scores must put
 
     every token of B  above  EOS  above  every other token that a prompt can hold.
 
