@@ -182,7 +182,7 @@ def minimise(
             if steps % check_every:
                 return
             if report is not None:
-                report(steps, float(intermediate_result.fun))
+                report(steps, loss=float(intermediate_result.fun))
             if enough is not None and enough(weights_at(last)):
                 raise _EnoughError
 

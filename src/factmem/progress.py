@@ -4,5 +4,6 @@ from collections.abc import Callable
 
 __all__ = ["Report"]
 
-Report = Callable[[int, float], None]
-"""Told from time to time the steps done, and a number: the loss of a fit, accuracy in training."""
+Report = Callable[..., None]
+"""Called from time to time as `report(steps, loss=…, accuracy=…)`: the steps done, and whichever
+figures the work has."""

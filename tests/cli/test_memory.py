@@ -148,8 +148,8 @@ class TestProgress:
     def test_nothing_with_json(self, capsys):
         from factmem.cli.answer import Output
 
-        with progress(Output(json=True), "fit", "loss") as report:
-            report(1, 0.5)
+        with progress(Output(json=True), "fit") as report:
+            report(1, loss=0.5)
         assert capsys.readouterr() == ("", "")
 
     def test_plain_lines_off_a_terminal_but_not_too_many(self, capsys, monkeypatch):
@@ -158,10 +158,10 @@ class TestProgress:
 
         moments = iter([0.0, 1.0, 6.0, 6.0, 7.0])
         monkeypatch.setattr(module.time, "monotonic", lambda: next(moments))
-        with progress(Output(), "fit", "loss") as report:
-            report(50, 0.5)
-            report(1200, 0.25)
-            report(1300, 0.2)
+        with progress(Output(), "fit") as report:
+            report(50, loss=0.5)
+            report(1200, loss=0.25)
+            report(1300, loss=0.2)
         out, err = capsys.readouterr()
         assert out == ""
         assert err == "fit: 1,200 steps, loss 0.25\n"
@@ -174,8 +174,8 @@ class TestProgress:
 
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
         monkeypatch.setenv("FORCE_COLOR", "1")
-        with progress(Output(), "fit", "loss", total) as report:
-            report(5, 0.5)
+        with progress(Output(), "fit", total) as report:
+            report(5, loss=0.5)
         out, err = capsys.readouterr()
         assert out == ""
         assert "fit" in err

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from cyclopts import Parameter
 
 from factmem.cli.answer import Answer, Output
-from factmem.cli.checks import check_accuracy, check_numbers, check_positive, check_seed
-from factmem.cli.facts import read_table
+from factmem.cli.asked import Facts, check_facts, table_of
+from factmem.cli.checks import check_accuracy, check_numbers, check_positive
 from factmem.cli.progress import progress
 from factmem.cli.shown import shown
 from factmem.errors import FactmemError
 from factmem.progress import Report
 
 if TYPE_CHECKING:
-    from factmem.facts import FactTable, PromptDistribution
+    from factmem.facts import PromptDistribution
     from factmem.transformer import Construction
 
 __all__ = ["construct"]
@@ -28,27 +28,6 @@ _SUMMARIES = {
     "mlp": "Theorem 4, attention and an MLP",
     "compiled": "compiled, with a certificate",
 }
-
-
-@Parameter(name="*")
-@dataclass(frozen=True)
-class Facts:
-    """What is to be remembered, and how it is asked."""
-
-    subjects: int | None = None
-    """S, subjects of a random table."""
-    relations: int | None = None
-    """R, its relations."""
-    answers: int | None = None
-    """D, the answers of each relation."""
-    table: str | None = None
-    """Path of a CSV file (columns subject, relation, answer), instead of a random table."""
-    noise: int | None = None
-    """How many different noise tokens there are (default: S + R)."""
-    length: int = 32
-    """T, the tokens in a prompt."""
-    seed: int = 0
-    """Randomness of table, embeddings and weights."""
 
 
 @Parameter(name="*")
@@ -94,7 +73,7 @@ def construct(
     smallest that is found if no shape is given, with a certificate that holds for every prompt.
     """
     _check(method, facts, size, trial)
-    table = _table(facts)
+    table = table_of(facts)
     import jax
     import jax.random as jr
 
@@ -104,7 +83,7 @@ def construct(
 
     asked = PromptDistribution.of(table, noise=facts.noise, length=facts.length)
     keys = jr.split(jr.key(facts.seed), 3)
-    with progress(output, method, "loss") as report, Stopwatch() as watch:
+    with progress(output, method) as report, Stopwatch() as watch:
         built, details = _BUILDERS[method](keys[0], keys[1], asked, size, report)
         jax.block_until_ready(built.model)
     found = recall(built.model, asked, keys[2], trial.prompts)
@@ -144,16 +123,8 @@ def construct(
 
 def _check(method: Method, facts: Facts, size: Size, trial: Trial) -> None:
     """What can be said before anything is loaded."""
-    sizes = (facts.subjects, facts.relations, facts.answers)
-    if facts.table is None and None in sizes:
-        raise FactmemError("give --subjects, --relations and --answers, or a --table")
-    if facts.table is not None and sizes != (None, None, None):
-        raise FactmemError("a --table has its own subjects, relations and answers: give no sizes")
+    check_facts(facts)
     check_positive(
-        subjects=facts.subjects,
-        relations=facts.relations,
-        answers=facts.answers,
-        noise=facts.noise,
         dim=size.dim,
         head_dim=size.head_dim,
         heads=size.heads,
@@ -162,12 +133,7 @@ def _check(method: Method, facts: Facts, size: Size, trial: Trial) -> None:
     )
     if size.dim is not None and size.dim > _LARGEST_DIM:
         raise FactmemError(f"--dim is at most {_LARGEST_DIM}, not {size.dim}")
-    if not 3 <= facts.length <= 2**20:
-        raise FactmemError(f"--length is from 3 to {2**20}, not {facts.length}")
-    answers = (facts.relations or 1) * (facts.answers or 1)
-    tokens = (facts.subjects or 1) + (facts.noise or 1) + answers
-    check_numbers(tokens, max(size.dim or 1, _LEAST_DIM))
-    check_seed(facts.seed)
+    check_numbers(facts.tokens, max(size.dim or 1, _LEAST_DIM))
     check_accuracy(trial.require)
     {"attention": _check_attention, "mlp": _check_mlp, "compiled": _check_compiled}[method](size)
 
@@ -211,15 +177,6 @@ def _refuse(method: str, size: Size, *useless: str) -> None:
     for name in useless:
         if getattr(size, name) is not None:
             raise FactmemError(f"{method} has no --{name.replace('_', '-')}")
-
-
-def _table(facts: Facts) -> "FactTable":
-    if facts.table is not None:
-        return read_table(facts.table)
-    from factmem.facts import FactTable
-
-    sizes = (facts.subjects, facts.relations, facts.answers)
-    return FactTable.random(*sizes, seed=facts.seed)  # pyright: ignore[reportArgumentType]
 
 
 def _attention(

@@ -74,8 +74,7 @@ def memory(
     associations, method_key, trial_key = _draw(task)
     told = {"width": task.width, "rank": task.rank, "degree": task.degree}
     sizes = {name: size for name, size in told.items() if size is not None}
-    unit = "accuracy" if method.startswith("trained") else "loss"
-    with progress(output, method, unit, chosen.steps) as report, Stopwatch() as watch:
+    with progress(output, method, chosen.steps) as report, Stopwatch() as watch:
         built = build(method, method_key, associations, report, **sizes)
         jax.block_until_ready(built.memory)
     tested = _tried(built.memory, trial, trial_key)

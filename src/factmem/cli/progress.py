@@ -14,50 +14,69 @@ _SECONDS_BETWEEN_LINES = 5.0
 
 
 @contextmanager
-def progress(output: Output, label: str, unit: str, total: int | None = None) -> Iterator[Report]:
+def progress(output: Output, label: str, total: int | None = None) -> Iterator[Report]:
     """Shows how far a command is while the block runs.
 
     Args:
         output: the command's flags.
         label: what is being done.
-        unit: what the reported number is, "loss" or "accuracy".
-        total: steps at most, where it is known.
+        total: steps at most, where it is known; the bar then shows the time left.
 
     Yields:
-        What to call with the steps done and the number.
+        What to call with the steps done and figures by name.
     """
     if output.json:
-        yield lambda steps, value: None
+        yield lambda steps, **figures: None
     elif sys.stderr.isatty():
-        with _bar(label, unit, total) as report:
+        with _bar(label, total) as report:
             yield report
     else:
-        yield _lines(label, unit)
+        yield _lines(label, total)
 
 
 @contextmanager
-def _bar(label: str, unit: str, total: int | None) -> Iterator[Report]:
+def _bar(label: str, total: int | None) -> Iterator[Report]:
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     columns = [SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()]
     if total is not None:
-        columns.insert(2, BarColumn())
+        columns[2:] = [BarColumn(), TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn()]
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(label, total=total)
-        yield lambda steps, value: bar.update(
-            task, completed=steps, description=f"{label}: {steps:,} steps, {unit} {value:.4g}"
+        yield lambda steps, **figures: bar.update(
+            task, completed=steps, description=_told(label, steps, figures)
         )
 
 
-def _lines(label: str, unit: str) -> Report:
-    last = time.monotonic()
+def _lines(label: str, total: int | None) -> Report:
+    start = last = time.monotonic()
+    first: int | None = None
 
-    def report(steps: int, value: float) -> None:
-        nonlocal last
-        if time.monotonic() - last >= _SECONDS_BETWEEN_LINES:
-            last = time.monotonic()
-            sys.stderr.write(f"{label}: {steps:,} steps, {unit} {value:.4g}\n")
+    def report(steps: int, **figures: float) -> None:
+        nonlocal last, first
+        now = time.monotonic()
+        first = steps if first is None else first
+        if now - last >= _SECONDS_BETWEEN_LINES:
+            last = now
+            left = ""
+            if total is not None and steps > first:
+                # From the first report on: what was resumed took no time now.
+                left = f", {(now - start) * (total - steps) / (steps - first):.0f} s left at most"
+            sys.stderr.write(f"{_told(label, steps, figures)}{left}\n")
             sys.stderr.flush()
 
     return report
+
+
+def _told(label: str, steps: int, figures: dict[str, float]) -> str:
+    return ", ".join(
+        [f"{label}: {steps:,} steps", *(f"{name} {value:.4g}" for name, value in figures.items())]
+    )

@@ -152,7 +152,7 @@ def _all_fitted(
 
     def report_all(stage_steps: int, loss: float) -> None:
         if report is not None:
-            report(steps + stage_steps, loss)
+            report(steps + stage_steps, loss=loss)
 
     for sharpness in _SHARPNESS:
         found = minimise(

@@ -6,7 +6,6 @@ associations) and the learning rate are data, so that nothing is compiled twice 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 from functools import partial
 from typing import Any
 
@@ -27,13 +26,13 @@ from factmem.memories.linear import LinearMemory
 from factmem.memories.memory import Memory
 from factmem.memories.mlp import MLPMemory, checked_width
 from factmem.progress import Report
+from factmem.training.outcome import TrainingOutcome
 
 __all__ = [
     "LINEAR_PROTOCOL",
     "MLP_PROTOCOL",
     "MemoryProtocol",
     "TrainedMemory",
-    "TrainingOutcome",
     "linear_start",
     "mlp_start",
     "train_memories",
@@ -78,14 +77,6 @@ LINEAR_PROTOCOL = MemoryProtocol(learning_rate=1000.0, steps=2**12)
 
 MLP_PROTOCOL = MemoryProtocol(learning_rate=3e-2, steps=2**15)
 """Figures 1 right and 6."""
-
-
-class TrainingOutcome(Enum):
-    """How a training run ended, as a sentence."""
-
-    REACHED = "The criterion was reached."
-    STEPS = "All steps were done without reaching the criterion."
-    DIVERGED = "The loss is no longer finite."
 
 
 @dataclass(frozen=True)
@@ -178,7 +169,7 @@ def train_memories(
                     outcome=outcome,
                 )
         if report is not None:
-            report(check * between, float(best.min()))
+            report(check * between, accuracy=float(best.min()))
         if len(ended) == len(starts):
             break
     return [ended[run] for run in range(len(starts))]

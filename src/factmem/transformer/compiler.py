@@ -210,7 +210,7 @@ def _fitted(
 
     def report_all(stage_steps: int, loss: float) -> None:
         if report is not None:
-            report(steps + stage_steps, loss)
+            report(steps + stage_steps, loss=loss)
 
     def certified(weights: Readout) -> bool:
         if not _recalls(weights, lesson):

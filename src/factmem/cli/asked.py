@@ -1,0 +1,70 @@
+"""The flags that say which facts a transformer should know, and how it is asked for them."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cyclopts import Parameter
+
+from factmem.cli.checks import check_positive, check_seed
+from factmem.cli.facts import read_table
+from factmem.errors import FactmemError
+
+if TYPE_CHECKING:
+    from factmem.facts import FactTable
+
+__all__ = ["Facts", "check_facts", "table_of"]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Facts:
+    """What is to be remembered, and how it is asked."""
+
+    subjects: int | None = None
+    """S, subjects of a random table."""
+    relations: int | None = None
+    """R, its relations."""
+    answers: int | None = None
+    """D, the answers of each relation."""
+    table: str | None = None
+    """Path of a CSV file (columns subject, relation, answer), instead of a random table."""
+    noise: int | None = None
+    """How many different noise tokens there are (default: S + R)."""
+    length: int = 32
+    """T, the tokens in a prompt."""
+    seed: int = 0
+    """Randomness of table, embeddings and weights."""
+
+    @property
+    def tokens(self) -> int:
+        """At least so many tokens will be embedded, as far as the flags say."""
+        answers = (self.relations or 1) * (self.answers or 1)
+        return (self.subjects or 1) + (self.noise or 1) + answers
+
+
+def check_facts(facts: Facts) -> None:
+    """What can be said before anything is loaded."""
+    sizes = (facts.subjects, facts.relations, facts.answers)
+    if facts.table is None and None in sizes:
+        raise FactmemError("give --subjects, --relations and --answers, or a --table")
+    if facts.table is not None and sizes != (None, None, None):
+        raise FactmemError("a --table has its own subjects, relations and answers: give no sizes")
+    check_positive(
+        subjects=facts.subjects,
+        relations=facts.relations,
+        answers=facts.answers,
+        noise=facts.noise,
+    )
+    if not 3 <= facts.length <= 2**20:
+        raise FactmemError(f"--length is from 3 to {2**20}, not {facts.length}")
+    check_seed(facts.seed)
+
+
+def table_of(facts: Facts) -> "FactTable":
+    """The table that is named, or a random one."""
+    if facts.table is not None:
+        return read_table(facts.table)
+    from factmem.facts import FactTable
+
+    sizes = (facts.subjects, facts.relations, facts.answers)
+    return FactTable.random(*sizes, seed=facts.seed)  # pyright: ignore[reportArgumentType]

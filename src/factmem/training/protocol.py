@@ -1,0 +1,69 @@
+"""The protocols by which transformers are trained: the paper's own, and the best that we know."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from factmem.errors import FactmemError
+from factmem.training.stack import Recipe
+
+__all__ = ["BEST", "PAPER", "Protocol"]
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How a transformer is trained, and what counts as success.
+
+    Args:
+        learning_rates: a run for each, from the same start and on the same prompts; the best
+            one counts.
+        steps: of every run, at most.
+        recipe: what a step does.
+        momentum: β1 of Adam, β of Muon.
+        memory: β2 of Adam.
+        checks: how often accuracy is measured, evenly spaced, besides once before the start.
+        prompts: on how many fixed prompts.
+        criterion: an accuracy above this is a success, and ends a run.
+
+    Raises:
+        FactmemError: numbers that make no protocol.
+    """
+
+    learning_rates: tuple[float, ...]
+    steps: int = 2**14
+    recipe: Recipe = Recipe()
+    momentum: float = 0.9
+    memory: float = 0.999
+    checks: int = 128
+    prompts: int = 1024
+    criterion: float = 0.99
+
+    def __post_init__(self) -> None:
+        if not self.learning_rates:
+            raise FactmemError("a protocol has at least one learning rate")
+        for rate in self.learning_rates:
+            if not 0 < rate < np.inf:
+                raise FactmemError(f"a learning rate is positive, not {rate}")
+        if self.steps < 1 or self.checks < 1 or self.steps % self.checks:
+            raise FactmemError(
+                f"{self.steps} steps cannot be checked {self.checks} times at equal distances"
+            )
+        if min(self.recipe.batch, self.prompts) < 1:
+            raise FactmemError("a batch holds at least one prompt")
+        if not (0 <= self.momentum < 1 and 0 <= self.memory < 1):
+            raise FactmemError("momentum and memory are at least 0 and less than 1")
+        if not 0 < self.criterion < 1:
+            raise FactmemError(f"a criterion is an accuracy between 0 and 1, not {self.criterion}")
+
+    @property
+    def steps_between_checks(self) -> int:
+        """From one check to the next."""
+        return self.steps // self.checks
+
+
+PAPER = Protocol(learning_rates=(1e-3, 3e-3, 1e-2))
+"""Figure 4: Adam at a constant rate, 2^14 steps of 1024 fresh prompts, three rates."""
+
+BEST = Protocol(learning_rates=(5e-2,), steps=2**15, recipe=Recipe("muon", "cosine"), momentum=0.95)
+"""The most facts within the prompts and the wall time of `PAPER`: one run by Muon whose rate falls
+as a cosine. How it was found stands in docs/training.md."""

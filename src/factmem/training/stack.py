@@ -1,0 +1,147 @@
+"""The compiled part of training: many runs of one shape, step by step on shared prompts.
+
+A step samples one batch and gives it to every run of the stack in turn: only the batch is shared,
+so that a run goes through the same numbers whatever runs beside it, however it ends. On a CPU, runs
+one after the other stay in its caches and are faster than one program over all of them at once
+(docs/training.md has the figures); on an accelerator they go together.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from factmem.facts.prompts import PromptDistribution, Prompts
+from factmem.training.optimisers import Optimiser, Schedule, Settings, learning_rate, transformation
+from factmem.transformer.attention import TRAINING_TOLERANCE
+from factmem.transformer.model import Transformer, Weights, accuracy, cross_entropy
+
+__all__ = ["Recipe", "Scores", "Stack", "advance", "begin", "measure"]
+
+
+class Recipe(NamedTuple):
+    """What is compiled into a step; all else is data."""
+
+    optimiser: Optimiser = "adam"
+    schedule: Schedule = "constant"
+    batch: int = 1024
+
+
+class Stack(eqx.Module):
+    """Runs that are trained together. Every array has a leading axis of runs."""
+
+    models: Transformer
+    optimiser: Any
+    """The state of `optimisers.transformation`."""
+    settings: Settings
+    answers: Int[Array, "runs facts"]
+    """Every run's own answers to the facts; the questions are the same for all."""
+
+
+class Scores(NamedTuple):
+    """How the runs of a stack do on given prompts."""
+
+    loss: Float[Array, " runs"]
+    accuracy: Float[Array, " runs"]
+    finite: Bool[Array, " runs"]
+    """Whether the loss and all weights are numbers."""
+
+
+@partial(jax.jit, static_argnames="recipe")
+def begin(
+    models: Transformer, settings: Settings, answers: Int[Array, "runs facts"], recipe: Recipe
+) -> Stack:
+    """A stack before its first step."""
+    state = jax.vmap(lambda model, own: transformation(recipe.optimiser, own).init(model.weights))
+    return Stack(models, state(models, settings), settings, answers)
+
+
+@partial(jax.jit, static_argnames=("recipe", "together"))
+def advance(
+    stack: Stack,
+    asked: PromptDistribution,
+    key: Key[Array, ""],
+    first: Int[Array, ""],
+    steps: Int[Array, ""],
+    alive: Bool[Array, " runs"],
+    recipe: Recipe,
+    together: bool = False,
+) -> Stack:
+    """Some steps further.
+
+    Args:
+        stack: the runs.
+        asked: the questions, of which only the answers may differ from run to run.
+        key: of the batches: step t has the batch of `fold_in(key, t)`, whenever it is done.
+        first, steps: from which step, and how many; data, so that no number compiles anew.
+        alive: the runs to go on with; all others stay as they are, at no cost.
+        recipe: what a step does.
+        together: all runs in one program instead of one by one.
+    """
+    step_each = _step_together if together else _step_one_by_one
+
+    def step(number: Int[Array, ""], trained: Any) -> Any:
+        prompts = asked.sample(jr.fold_in(key, number), recipe.batch, form="counts")
+        here = eqx.tree_at(_trained, stack, trained)
+        return step_each(partial(_step, prompts, number, recipe), here, alive)
+
+    trained = jax.lax.fori_loop(first, first + steps, step, _trained(stack))
+    return eqx.tree_at(_trained, stack, trained)
+
+
+@jax.jit
+def measure(stack: Stack, prompts: Prompts) -> Scores:
+    """Loss, accuracy and health of every run."""
+
+    def of_run(run: Stack) -> Scores:
+        model, answers = run.models, run.answers[prompts.facts]
+        loss = cross_entropy(model, prompts.content, answers)
+        share = accuracy(model, prompts.content, answers)
+        parts = [jnp.all(jnp.isfinite(weight)) for weight in jax.tree.leaves(model.weights)]
+        return Scores(loss, share, jnp.isfinite(loss) & jnp.all(jnp.stack(parts)))
+
+    return jax.lax.map(of_run, stack)
+
+
+def _step(prompts: Prompts, number: Int[Array, ""], recipe: Recipe, run: Stack) -> Any:
+    """What one run has trained after one more step."""
+    weights, answers, settings = run.models.weights, run.answers[prompts.facts], run.settings
+
+    def loss(weights: Weights) -> Float[Array, ""]:
+        model = eqx.tree_at(lambda model: model.weights, run.models, weights)
+        return cross_entropy(model, prompts.content, answers, tolerance=TRAINING_TOLERANCE)
+
+    slope = jax.grad(loss)(weights)
+    # optax mixes its own float32 counters in; nothing else may promote types silently.
+    with jax.numpy_dtype_promotion("standard"):
+        optimiser = transformation(recipe.optimiser, settings)
+        direction, state = optimiser.update(slope, run.optimiser, weights)
+    rate = learning_rate(settings, recipe.schedule, number.astype(settings.horizon.dtype))
+    return jax.tree.map(lambda weight, to: weight - rate * to, weights, direction), state
+
+
+def _step_one_by_one(step: Any, stack: Stack, alive: Bool[Array, " runs"]) -> Any:
+    order = jnp.argsort(~alive)  # stable: those alive first
+
+    def next_run(place: Int[Array, ""], trained: Any) -> Any:
+        number = order[place]
+        run = jax.tree.map(lambda leaf: leaf[number], eqx.tree_at(_trained, stack, trained))
+        return jax.tree.map(lambda leaf, new: leaf.at[number].set(new), trained, step(run))
+
+    return jax.lax.fori_loop(0, jnp.sum(alive), next_run, _trained(stack))
+
+
+def _step_together(step: Any, stack: Stack, alive: Bool[Array, " runs"]) -> Any:
+    def kept(before: Array, after: Array) -> Array:
+        return jnp.where(alive.reshape(-1, *[1] * (before.ndim - 1)), after, before)
+
+    return jax.tree.map(kept, _trained(stack), jax.vmap(step)(stack))
+
+
+def _trained(stack: Stack) -> tuple[Any, Any]:
+    """What steps change."""
+    return stack.models.weights, stack.optimiser
