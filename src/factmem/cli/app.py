@@ -12,6 +12,7 @@ from factmem.cli.answer import Answer, emit
 from factmem.cli.construct import construct
 from factmem.cli.facts import facts
 from factmem.cli.memory import memory
+from factmem.cli.train import train
 from factmem.errors import FactmemError, visible
 
 __all__ = ["app", "main"]
@@ -35,6 +36,7 @@ app = App(
 app.command(facts)
 app.command(memory)
 app.command(construct)
+app.command(train)
 
 
 def main(arguments: Sequence[str]) -> int:

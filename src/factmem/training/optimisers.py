@@ -87,7 +87,7 @@ def _times(rates: dict[str, float]) -> optax.GradientTransformation:
     )
 
 
-def _with(weights: Weights, entries: dict[str, Any]) -> Any:
+def _with(weights: Any, entries: dict[str, Any]) -> Any:
     """A tree like `weights`, with these entries for its matrices."""
     return jax.tree_util.tree_map_with_path(lambda path, _: entries[path[-1].name], weights)
 

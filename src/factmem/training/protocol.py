@@ -1,10 +1,12 @@
 """The protocols by which transformers are trained: the paper's own, and the best that we know."""
 
 from dataclasses import dataclass
+from typing import get_args
 
 import numpy as np
 
 from factmem.errors import FactmemError
+from factmem.training.optimisers import Optimiser, Schedule
 from factmem.training.stack import Recipe
 
 __all__ = ["BEST", "PAPER", "Protocol"]
@@ -18,7 +20,8 @@ class Protocol:
         learning_rates: a run for each, from the same start and on the same prompts; the best
             one counts.
         steps: of every run, at most.
-        recipe: what a step does.
+        batch: fresh prompts in every step.
+        optimiser, schedule: see `optimisers`.
         momentum: β1 of Adam, β of Muon.
         memory: β2 of Adam.
         checks: how often accuracy is measured, evenly spaced, besides once before the start.
@@ -31,7 +34,9 @@ class Protocol:
 
     learning_rates: tuple[float, ...]
     steps: int = 2**14
-    recipe: Recipe = Recipe()
+    batch: int = 1024
+    optimiser: Optimiser = "adam"
+    schedule: Schedule = "constant"
     momentum: float = 0.9
     memory: float = 0.999
     checks: int = 128
@@ -44,26 +49,37 @@ class Protocol:
         for rate in self.learning_rates:
             if not 0 < rate < np.inf:
                 raise FactmemError(f"a learning rate is positive, not {rate}")
-        if self.steps < 1 or self.checks < 1 or self.steps % self.checks:
-            raise FactmemError(
-                f"{self.steps} steps cannot be checked {self.checks} times at equal distances"
-            )
-        if min(self.recipe.batch, self.prompts) < 1:
+        if not 1 <= self.checks <= self.steps:
+            raise FactmemError(f"{self.steps} steps cannot be checked {self.checks} times")
+        if min(self.batch, self.prompts) < 1:
             raise FactmemError("a batch holds at least one prompt")
+        if self.optimiser not in get_args(Optimiser) or self.schedule not in get_args(Schedule):
+            raise FactmemError(f"there is no {self.optimiser} with a {self.schedule} rate")
         if not (0 <= self.momentum < 1 and 0 <= self.memory < 1):
             raise FactmemError("momentum and memory are at least 0 and less than 1")
         if not 0 < self.criterion < 1:
             raise FactmemError(f"a criterion is an accuracy between 0 and 1, not {self.criterion}")
 
     @property
-    def steps_between_checks(self) -> int:
-        """From one check to the next."""
-        return self.steps // self.checks
+    def recipe(self) -> Recipe:
+        """What of it is compiled into a step."""
+        return Recipe(self.optimiser, self.schedule, self.batch)
+
+    def steps_at(self, check: int) -> int:
+        """The steps done before a check; check 0 comes before all."""
+        return check * self.steps // self.checks
 
 
 PAPER = Protocol(learning_rates=(1e-3, 3e-3, 1e-2))
 """Figure 4: Adam at a constant rate, 2^14 steps of 1024 fresh prompts, three rates."""
 
-BEST = Protocol(learning_rates=(5e-2,), steps=2**15, recipe=Recipe("muon", "cosine"), momentum=0.95)
+BEST = Protocol(
+    learning_rates=(5e-2,),
+    steps=2**15,
+    optimiser="muon",
+    schedule="cosine",
+    momentum=0.95,
+    memory=0.99,
+)
 """The most facts within the prompts and the wall time of `PAPER`: one run by Muon whose rate falls
 as a cosine. How it was found stands in docs/training.md."""

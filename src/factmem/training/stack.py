@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from factmem.facts.prompts import PromptDistribution, Prompts
 from factmem.training.optimisers import Optimiser, Schedule, Settings, learning_rate, transformation
 from factmem.transformer.attention import TRAINING_TOLERANCE
-from factmem.transformer.model import Transformer, Weights, accuracy, cross_entropy
+from factmem.transformer.model import Transformer, accuracy, cross_entropy
 
 __all__ = ["Recipe", "Scores", "Stack", "advance", "begin", "measure"]
 
@@ -86,6 +86,8 @@ def advance(
 
     def step(number: Int[Array, ""], trained: Any) -> Any:
         prompts = asked.sample(jr.fold_in(key, number), recipe.batch, form="counts")
+        # Converted once for all runs.
+        prompts = prompts._replace(content=prompts.content.astype(stack.settings.horizon.dtype))
         here = eqx.tree_at(_trained, stack, trained)
         return step_each(partial(_step, prompts, number, recipe), here, alive)
 
@@ -109,9 +111,10 @@ def measure(stack: Stack, prompts: Prompts) -> Scores:
 
 def _step(prompts: Prompts, number: Int[Array, ""], recipe: Recipe, run: Stack) -> Any:
     """What one run has trained after one more step."""
-    weights, answers, settings = run.models.weights, run.answers[prompts.facts], run.settings
+    answers, settings = run.answers[prompts.facts], run.settings
+    weights: Any = run.models.weights
 
-    def loss(weights: Weights) -> Float[Array, ""]:
+    def loss(weights: Any) -> Float[Array, ""]:
         model = eqx.tree_at(lambda model: model.weights, run.models, weights)
         return cross_entropy(model, prompts.content, answers, tolerance=TRAINING_TOLERANCE)
 

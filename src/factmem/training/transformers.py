@@ -162,9 +162,9 @@ class _Training:
         return np.array([outcome is None for outcome in self.outcomes])
 
     @property
-    def steps(self) -> int | None:
-        """That were done before the last check; None before the first."""
-        return max((checks[-1].steps for checks in self.checks if checks), default=None)
+    def checks_done(self) -> int:
+        """The first comes before any step."""
+        return max(len(checks) for checks in self.checks)
 
     @property
     def arrays(self) -> Any:
@@ -230,26 +230,23 @@ def _checks(
     tests = _sample(asked, test_key, protocol.prompts)
     pace = _Pace()
     while training.alive.any():
-        steps, stack = training.steps, training.stack
-        if steps is None:
-            steps = 0  # a first look, before any step
-        else:
-            for piece in pace.pieces(protocol.steps_between_checks):
-                stack = advance(
-                    stack,
-                    asked,
-                    batch_key,
-                    jnp.asarray(steps, jnp.int32),
-                    jnp.asarray(piece, jnp.int32),
-                    jnp.asarray(training.alive),
-                    protocol.recipe,
-                    together=jax.default_backend() != "cpu",
-                )
-                jax.block_until_ready(stack)
-                steps += piece
-                _tell(report, training, steps)
+        check, stack = training.checks_done, training.stack
+        steps = protocol.steps_at(max(check - 1, 0))
+        for piece in pace.pieces(protocol.steps_at(check) - steps):
+            stack = advance(
+                stack,
+                asked,
+                batch_key,
+                jnp.asarray(steps, jnp.int32),
+                jnp.asarray(piece, jnp.int32),
+                jnp.asarray(training.alive),
+                protocol.recipe,
+                together=jax.default_backend() != "cpu",
+            )
+            jax.block_until_ready(stack)
+            steps += piece
+            _tell(report, training, steps)
         _look(training, stack, steps, tests, runs, protocol)
-        _tell(report, training, steps)
         yield
 
 

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Num
 
 __all__ = ["TRAINING_TOLERANCE", "attend"]
 
@@ -36,7 +36,7 @@ them uncertain by several per cent. With it the slower form is hardly ever neede
 # about 1800 tables made to hurt, with batches of 64 to 1024, where it stayed below this sum in all.
 _OF_TERMS, _OF_PARTS = 4.0, 0.5
 
-Counts = Int[Array, "batch tokens"]
+Counts = Num[Array, "batch tokens"]
 Scores = Float[Array, "tokens heads"]
 Values = Float[Array, "tokens heads head_dim"]
 Attended = Float[Array, "batch heads head_dim"]
@@ -51,7 +51,8 @@ def attend(
     """What every head reads from every prompt.
 
     Args:
-        counts: how often each token stands in each prompt; every prompt holds at least one.
+        counts: how often each token stands in each prompt, as whole or floating-point numbers;
+            every prompt holds at least one token.
         scores: s_h(z), in nats.
         values: V_h φ(z).
         tolerance: the rounding error that the gradient of the scores may have, relative to its

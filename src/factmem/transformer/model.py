@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import optax
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key, Num
 
 from factmem.activations import Activation, Relu
 from factmem.embeddings import gaussian, sphere
@@ -194,7 +194,7 @@ class Transformer(eqx.Module):
             return jnp.einsum("zd,hkd->zhk", self._prompt_embeddings, self.weights.value)
 
     def attention(
-        self, counts: Int[Array, "batch tokens"], *, tolerance: float | None = None
+        self, counts: Num[Array, "batch tokens"], *, tolerance: float | None = None
     ) -> Float[Array, "batch dim"]:
         """F_MHSA: what the heads together write. `attend` explains the tolerance."""
         attended = attend(counts, self.scores(), self.values(), tolerance=tolerance)
@@ -213,13 +213,13 @@ class Transformer(eqx.Module):
             return x + self.activation(hidden) @ self.weights.mlp_out
 
     def __call__(
-        self, counts: Int[Array, "batch tokens"], *, tolerance: float | None = None
+        self, counts: Num[Array, "batch tokens"], *, tolerance: float | None = None
     ) -> Float[Array, "batch dim"]:
         """F_TF: what stands at the last position before it is decoded."""
         return self.with_mlp(self.attention(counts, tolerance=tolerance))
 
     def logits(
-        self, counts: Int[Array, "batch tokens"], *, tolerance: float | None = None
+        self, counts: Num[Array, "batch tokens"], *, tolerance: float | None = None
     ) -> Float[Array, "batch outputs"]:
         """φ(z)ᵀ F_TF for every output."""
         with _full_precision():
@@ -270,7 +270,7 @@ def draw_weights(
 
 def cross_entropy(
     model: Transformer,
-    counts: Int[Array, "batch tokens"],
+    counts: Num[Array, "batch tokens"],
     answers: Int[Array, " batch"],
     *,
     tolerance: float | None = None,
@@ -290,7 +290,7 @@ def cross_entropy(
 
 
 def accuracy(
-    model: Transformer, counts: Int[Array, "batch tokens"], answers: Int[Array, " batch"]
+    model: Transformer, counts: Num[Array, "batch tokens"], answers: Int[Array, " batch"]
 ) -> Float[Array, ""]:
     """The share of prompts whose most likely output is the answer; NaN is no output."""
     logits = model.logits(counts)

@@ -27,6 +27,7 @@ class Recall:
         facts: how many there are.
         prompts: how many prompts asked for each of them.
         accuracy: the share of facts whose answer won in *every* prompt; a tie is no recall.
+        sampled_accuracy: the share of the sampled prompts whose answer won.
         min_margin: the smallest (u_a* − u_y)·F over all prompts and other outputs y.
         relative_margin: the smallest of the same over ‖F‖ ‖u_a* − u_y‖.
     """
@@ -34,6 +35,7 @@ class Recall:
     facts: int
     prompts: int
     accuracy: float
+    sampled_accuracy: float
     min_margin: float
     relative_margin: float
 
@@ -54,19 +56,22 @@ def recall(
     """
     noise = strongest_noise(model.scores(), model.vocabulary)
     smallest = np.full(asked.facts, np.inf)
-    relative = np.inf
+    relative, won = np.inf, 0
     at_once = max(1, min(_PROMPTS_AT_ONCE, _COUNTS_AT_ONCE // model.vocabulary.prompt_tokens))
     for facts in np.split(
         np.arange(asked.facts, dtype=np.int32), range(at_once, asked.facts, at_once)
     ):
-        for prompts in _questions(asked, jnp.asarray(facts), key, sampled, noise):
+        questions = _questions(asked, jnp.asarray(facts), key, sampled, noise)
+        for number, prompts in enumerate(questions):
             found = _margins(model, prompts)
+            won += int(np.sum(np.asarray(found.margin) > 0)) if number < sampled else 0
             smallest[facts] = np.minimum(smallest[facts], _or_lost(found.margin))
             relative = min(relative, float(_or_lost(found.relative).min()))
     return Recall(
         facts=asked.facts,
         prompts=sampled + len(noise),
         accuracy=float(np.mean(smallest > 0)),
+        sampled_accuracy=won / (asked.facts * sampled) if sampled else np.nan,
         min_margin=float(smallest.min()),
         relative_margin=relative,
     )

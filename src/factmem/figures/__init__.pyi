@@ -1,0 +1,3 @@
+from .drawing import check_format as check_format
+from .drawing import save_figure as save_figure
+from .training_curve import training_curve as training_curve

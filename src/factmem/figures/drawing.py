@@ -1,0 +1,38 @@
+"""What all figures share: one style, no global state, files written whole."""
+
+import io
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from factmem.errors import FactmemError, visible
+from factmem.tensor_file import write_whole
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["STYLE", "check_format", "save_figure"]
+
+STYLE = Path(__file__).with_name("factmem.mplstyle")
+_FORMATS = ("png", "pdf", "svg")
+
+
+def check_format(path: str | os.PathLike[str]) -> str:
+    """The format that a file's name asks for.
+
+    Raises:
+        FactmemError: no format of ours.
+    """
+    found = Path(path).suffix.removeprefix(".").lower()
+    if found not in _FORMATS:
+        raise FactmemError(
+            f"a figure's file ends in .png, .pdf or .svg, not as '{visible(Path(path).name)}' does"
+        )
+    return found
+
+
+def save_figure(figure: "Figure", path: str | os.PathLike[str]) -> None:
+    """Writes a figure; a reader finds the old file or the new one, never a part."""
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format=check_format(path))
+    write_whole(path, drawn.getvalue())
