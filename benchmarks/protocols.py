@@ -71,12 +71,12 @@ def written(stored, ten):
         f"# Facts stored by training in (d, H, d_h, m) = ({d}, {heads}, {head_dim}, {width})",
         "",
         f"S = R, D = {ANSWERS}; stored: above 99 % at one of the checks on 1024 fixed prompts. By",
-        "`benchmarks/protocols.py`. Beside it the accuracy over *all* facts with fresh noise, where",
-        "training ended, and the share of facts that are recalled in every one of the prompts,",
-        "those filled with the worst noise included.",
+        "`benchmarks/protocols.py`. Beside it the accuracy over *all* facts with fresh noise,",
+        "where training ended, and the share of facts that are recalled in every one of the",
+        "prompts, those filled with the worst noise included.",
         "",
-        "| protocol | seed | largest S = R | facts | per parameter | steps | at a check | all facts |"
-        " in the worst noise |",
+        "| protocol | seed | largest S = R | facts | per parameter | steps | at a check |"
+        " all facts | in the worst noise |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for name, found in stored.items():

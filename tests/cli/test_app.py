@@ -32,6 +32,7 @@ NEEDED = {
     "facts": ("x",),
     "memory": ("hebbian", "--dim", "4", "--facts", "4"),
     "construct": ("attention", *SIZES),
+    "train": (*SIZES, "--heads", "2", "--width", "4"),
 }
 
 

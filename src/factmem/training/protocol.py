@@ -1,7 +1,6 @@
 """The protocols by which transformers are trained: the paper's own, and the best that we know."""
 
 from dataclasses import dataclass
-from typing import get_args
 
 import numpy as np
 
@@ -53,8 +52,6 @@ class Protocol:
             raise FactmemError(f"{self.steps} steps cannot be checked {self.checks} times")
         if min(self.batch, self.prompts) < 1:
             raise FactmemError("a batch holds at least one prompt")
-        if self.optimiser not in get_args(Optimiser) or self.schedule not in get_args(Schedule):
-            raise FactmemError(f"there is no {self.optimiser} with a {self.schedule} rate")
         if not (0 <= self.momentum < 1 and 0 <= self.memory < 1):
             raise FactmemError("momentum and memory are at least 0 and less than 1")
         if not 0 < self.criterion < 1:

@@ -6,7 +6,7 @@ ends runs, reports, keeps checkpoints and can be interrupted.
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite, nan
 from typing import Any
@@ -32,7 +32,7 @@ __all__ = ["Check", "Run", "TrainedTransformer", "best_run", "runs_of", "train_t
 
 _SECONDS_AT_ONCE = 0.4
 """Of a compiled piece: Python hears Ctrl-C only between two."""
-_SECONDS_BETWEEN_CHECKPOINTS = 5.0
+_SECONDS_BETWEEN_CHECKPOINTS = 1.0
 
 
 @dataclass(frozen=True)
@@ -204,6 +204,8 @@ class _Training:
 
 def _begin(runs: Sequence[Run], protocol: Protocol) -> _Training:
     models, answers = _stacked([run.start for run in runs]), _answers(runs)
+    if models.vocabulary != runs[0].asked.vocabulary:
+        raise FactmemError("a start and its questions have different vocabularies")
     if not all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(models)):
         raise FactmemError("a start holds NaN or infinite numbers")
     count, dtype = len(runs), models.weights.query.dtype
@@ -284,17 +286,17 @@ def _look(
 class _Pace:
     """How many steps fit into one compiled piece, from how long the last one took."""
 
-    def __init__(self) -> None:
-        self.steps = 1
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock, self.steps = clock, 1
 
     def pieces(self, steps: int) -> Iterator[int]:
         """Cuts steps into pieces; the time until the next is asked for is the piece's."""
         while steps:
             piece = min(self.steps, steps)
-            start = time.monotonic()
+            start = self.clock()
             yield piece
-            fit = piece * _SECONDS_AT_ONCE / max(time.monotonic() - start, 1e-9)
-            self.steps = max(1, min(8 * self.steps, int(fit)))
+            fit = piece * _SECONDS_AT_ONCE / max(self.clock() - start, 1e-9)
+            self.steps = max(1, min(8 * self.steps, round(fit)))
             steps -= piece
 
 

@@ -1,0 +1,85 @@
+"""Checkpoints: whole, of one training, and damaged ones refused."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from factmem.errors import FactmemError, TensorFileError
+from factmem.tensor_file import save_tensors
+from factmem.training.checkpoint import Checkpoint, digest
+
+ARRAYS = {"weights": jnp.arange(6.0).reshape(2, 3), "count": jnp.asarray([3], jnp.int32)}
+RECORDS = [{"outcome": None, "checks": [[0, 0.1, 0.5], [10, None, 0.0]]}]
+
+
+def test_what_was_saved_is_loaded(tmp_path):
+    file = Checkpoint(tmp_path / "c", "mine")
+    assert not file.exists()
+    file.save(ARRAYS, RECORDS)
+    assert file.exists()
+    arrays, records = file.load(ARRAYS)
+    assert records == RECORDS
+    assert arrays.keys() == ARRAYS.keys()
+    for name, array in ARRAYS.items():
+        np.testing.assert_array_equal(arrays[name], array)
+        assert arrays[name].dtype == array.dtype
+
+
+def test_another_identity_is_refused(tmp_path):
+    Checkpoint(tmp_path / "c", "mine").save(ARRAYS, RECORDS)
+    with pytest.raises(FactmemError, match="c holds another training"):
+        Checkpoint(tmp_path / "c", "yours").load(ARRAYS)
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"weights": ARRAYS["weights"]},
+        ARRAYS | {"count": jnp.asarray([3, 4], jnp.int32)},
+        ARRAYS | {"count": jnp.asarray([3.0])},
+    ],
+    ids=["missing", "shape", "type"],
+)
+def test_arrays_of_something_else_are_damage(tmp_path, arrays):
+    Checkpoint(tmp_path / "c", "mine").save(arrays, RECORDS)
+    with pytest.raises(TensorFileError, match="damaged"):
+        Checkpoint(tmp_path / "c", "mine").load(ARRAYS)
+
+
+def test_another_kind_of_file_is_refused(tmp_path):
+    save_tensors(tmp_path / "c", "transformer", {}, {})
+    with pytest.raises(TensorFileError, match="not a training"):
+        Checkpoint(tmp_path / "c", "mine").load(ARRAYS)
+
+
+def test_nothing_that_is_not_finite_is_saved(tmp_path):
+    file = Checkpoint(tmp_path / "c", "mine")
+    file.save(ARRAYS, RECORDS)
+    with pytest.raises(TensorFileError, match="NaN"):
+        file.save(ARRAYS | {"weights": jnp.full((2, 3), jnp.nan)}, RECORDS)
+    assert file.load(ARRAYS)[1] == RECORDS
+
+
+numbers = st.lists(st.integers(-3, 3), min_size=1, max_size=4)
+
+
+@given(numbers, numbers)
+def test_digests_differ_with_what_is_digested(one, other):
+    left, right = (np.array(x, np.int32) for x in (one, other))
+    assert (digest(left) == digest(right)) == (one == other)
+
+
+def test_digests_see_types_shapes_and_structure():
+    array = np.zeros((2, 3), np.float32)
+    others = [
+        array.view(np.int32),
+        array.T,
+        array.reshape(6),
+        [array],
+        (array, array),
+        {"a": array},
+    ]
+    assert len({digest(array), *(digest(other) for other in others)}) == 7
+    assert digest(array, "a") != digest(array, "b")

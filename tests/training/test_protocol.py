@@ -1,0 +1,57 @@
+"""Protocols: the paper's numbers, and what makes none."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from factmem.errors import FactmemError
+from factmem.training import BEST, PAPER, Protocol
+
+
+def test_the_papers_protocol_is_that_of_figure_4():
+    assert PAPER.learning_rates == (1e-3, 3e-3, 1e-2)
+    assert (PAPER.steps, PAPER.batch, PAPER.checks, PAPER.prompts) == (2**14, 1024, 128, 1024)
+    assert (PAPER.optimiser, PAPER.schedule, PAPER.criterion) == ("adam", "constant", 0.99)
+    assert (PAPER.momentum, PAPER.memory) == (0.9, 0.999)
+
+
+def test_the_best_protocol_draws_no_more_prompts_and_has_the_same_criterion():
+    def prompts(protocol):
+        return len(protocol.learning_rates) * protocol.steps * protocol.batch
+
+    assert prompts(BEST) <= prompts(PAPER)
+    assert (BEST.criterion, BEST.prompts, BEST.checks) == (0.99, 1024, 128)
+
+
+@given(st.integers(1, 10_000), st.data())
+def test_checks_are_evenly_spaced_from_start_to_end(steps, data):
+    checks = data.draw(st.integers(1, min(steps, 300)))
+    protocol = Protocol((0.1,), steps=steps, checks=checks)
+    found = [protocol.steps_at(check) for check in range(checks + 1)]
+    assert (found[0], found[-1]) == (0, steps)
+    between = {later - earlier for earlier, later in pairwise(found)}
+    assert between <= {steps // checks, steps // checks + 1}
+    assert min(between) > 0
+
+
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [
+        ({"learning_rates": ()}, "at least one learning rate"),
+        ({"learning_rates": (0.1, 0.0)}, "positive, not 0.0"),
+        ({"learning_rates": (float("nan"),)}, "positive, not nan"),
+        ({"learning_rates": (float("inf"),)}, "positive, not inf"),
+        ({"steps": 0}, "0 steps cannot be checked 128 times"),
+        ({"steps": 100}, "100 steps cannot be checked 128 times"),
+        ({"batch": 0}, "at least one prompt"),
+        ({"prompts": 0}, "at least one prompt"),
+        ({"momentum": 1.0}, "less than 1"),
+        ({"memory": -0.1}, "at least 0"),
+        ({"criterion": 1.0}, "between 0 and 1"),
+    ],
+)
+def test_what_makes_no_protocol(numbers, message):
+    with pytest.raises(FactmemError, match=message):
+        Protocol(**({"learning_rates": (0.1,)} | numbers))

@@ -1,0 +1,306 @@
+"""Training from start to end: checks, outcomes, contests, interruptions."""
+
+from dataclasses import replace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from factmem.errors import FactmemError, TensorFileError
+from factmem.facts import FactTable, PromptDistribution
+from factmem.training import (
+    Check,
+    Protocol,
+    Run,
+    TrainedTransformer,
+    TrainingOutcome,
+    best_run,
+    runs_of,
+    train_transformers,
+    transformers,
+)
+from factmem.training.stack import measure
+from factmem.transformer import Shape, Transformer
+
+SHAPE = Shape(12, 3, 4, 10)
+ASKED = PromptDistribution.of(FactTable.random(6, 5, 3, seed=0), length=8)
+# Three rates throughout, so that few programs are compiled: too small, right, much too large.
+PROTOCOL = Protocol((1e-6, 2e-2, 1e30), steps=120, checks=12, batch=64, prompts=256, criterion=0.8)
+KEY = jr.key(11)
+
+
+def start(seed=0, asked=ASKED, shape=SHAPE):
+    return Transformer.draw(jr.key(seed), shape, asked.vocabulary)
+
+
+START = start()
+
+
+def train(protocol=PROTOCOL, runs=None, key=KEY, **options):
+    runs = runs_of(START, ASKED, protocol) if runs is None else runs
+    return train_transformers(runs, protocol, key, **options)
+
+
+def contests(protocol=PROTOCOL):
+    """The same runs, without a contest between them."""
+    rates = enumerate(protocol.learning_rates)
+    return [Run(START, ASKED, rate, contest) for contest, rate in rates]
+
+
+def assert_same(first, second):
+    for one, other in zip(first, second, strict=True):
+        # As text, in which NaN is NaN.
+        assert repr((one.checks, one.outcome)) == repr((other.checks, other.outcome))
+        for left, right in zip(
+            jax.tree.leaves(one.model), jax.tree.leaves(other.model), strict=True
+        ):
+            np.testing.assert_array_equal(left, right)
+
+
+@pytest.fixture(scope="module")
+def undisturbed():
+    return train(runs=contests())
+
+
+def test_every_run_ends_in_its_own_way(undisturbed):
+    slow, good, wild = undisturbed
+    assert slow.outcome is TrainingOutcome.STEPS
+    assert slow.steps == 120
+    assert good.outcome is TrainingOutcome.REACHED
+    assert wild.outcome is TrainingOutcome.DIVERGED
+    assert wild.steps == 10
+    assert [run.learning_rate for run in undisturbed] == [1e-6, 2e-2, 1e30]
+
+
+def test_checks_come_before_the_start_and_then_evenly(undisturbed):
+    slow, good, wild = undisturbed
+    assert [check.steps for check in slow.checks] == list(range(0, 121, 10))
+    assert [check.steps for check in wild.checks] == [0, 10]
+    assert slow.checks[0] == good.checks[0] == wild.checks[0]
+
+
+def test_a_run_ends_at_the_first_check_above_the_criterion(undisturbed):
+    *before, last = [check.accuracy for check in undisturbed[1].checks]
+    assert last > 0.8 >= max(before)
+    assert undisturbed[1].best_accuracy == last
+
+
+def test_the_best_accuracy_is_the_largest_at_any_check(undisturbed):
+    found = [check.accuracy for check in undisturbed[0].checks]
+    assert undisturbed[0].best_accuracy == max(found)
+
+
+def test_the_model_is_that_of_the_last_check(undisturbed):
+    """Measured again on the fixed prompts, which a second key gives."""
+    _, test_key = jr.split(KEY)
+    prompts = ASKED.sample(test_key, 256, form="counts")
+    for run in undisturbed[:2]:
+        logits = eqx.filter_jit(Transformer.logits)(run.model, prompts.content)
+        right = np.argmax(logits, axis=1) == np.asarray(prompts.answers)
+        assert right.mean() == pytest.approx(run.checks[-1].accuracy)
+
+
+def test_a_run_that_diverged_is_given_as_it_was_last_seen_well(undisturbed):
+    wild = undisturbed[2]
+    assert np.isnan(wild.checks[-1].loss) or wild.checks[-1].accuracy < 0.8
+    for found, begun in zip(jax.tree.leaves(wild.model), jax.tree.leaves(START), strict=True):
+        np.testing.assert_array_equal(found, begun)
+
+
+def test_neighbours_do_not_feel_a_run_that_diverges(undisturbed):
+    calm = train(runs=[*contests()[:2], Run(START, ASKED, 1e-3, 2)])
+    assert_same(undisturbed[:2], calm[:2])
+
+
+def test_the_first_to_reach_the_criterion_ends_its_contest(undisturbed):
+    slow, good, wild = train()
+    assert slow.outcome is TrainingOutcome.OVERTAKEN
+    assert slow.steps == good.steps == undisturbed[1].steps
+    assert wild.outcome is TrainingOutcome.DIVERGED
+    assert good.checks == undisturbed[1].checks
+    mixed = train(runs=[replace(run, contest=number // 2) for number, run in enumerate(contests())])
+    assert mixed[0].outcome is TrainingOutcome.OVERTAKEN
+
+
+def test_tables_of_one_size_are_trained_together(undisturbed):
+    other = PromptDistribution.of(FactTable.random(6, 5, 3, seed=1), length=8)
+    runs = [Run(START, asked, 2e-2, contest) for contest, asked in enumerate((ASKED, other, ASKED))]
+    found = train(runs=runs)
+    assert_same([found[0]], [undisturbed[1]])
+    assert_same([found[2]], [undisturbed[1]])
+    assert found[1].checks[0].accuracy != found[0].checks[0].accuracy
+    assert found[1].outcome is TrainingOutcome.REACHED
+
+
+def test_prompts_come_from_the_key(undisturbed):
+    assert train(runs=contests(), key=jr.key(12))[1].checks != undisturbed[1].checks
+
+
+def test_progress_is_reported(undisturbed):
+    told = []
+    train(runs=contests(), report=lambda steps, **figures: told.append((steps, figures)))
+    steps = [number for number, _ in told]
+    assert steps == sorted(steps)
+    assert steps[-1] == 120
+    # Of the last check before: the best run's.
+    assert told[0][1] == {
+        "loss": undisturbed[0].checks[0].loss,
+        "accuracy": undisturbed[0].checks[0].accuracy,
+    }
+
+
+def test_the_best_run_has_the_highest_accuracy_then_the_fewest_steps():
+    def run(rate, *accuracies):
+        checks = tuple(Check(10 * n, 1.0, share) for n, share in enumerate(accuracies))
+        return TrainedTransformer(START, rate, TrainingOutcome.STEPS, checks)
+
+    runs = [run(1.0, 0.1, 0.6, 0.2), run(2.0, 0.1, 0.6), run(3.0, 0.5)]
+    assert best_run(runs).learning_rate == 2.0
+    assert best_run(runs[:1] + runs[2:]).learning_rate == 1.0
+
+
+# ---- interruptions -------------------------------------------------------------------------------
+
+
+class Stop(KeyboardInterrupt):
+    pass
+
+
+def interrupted_at(steps):
+    def report(done, **_):
+        if done >= steps:
+            raise Stop
+
+    return report
+
+
+@pytest.mark.parametrize("steps", [1, 35, 110])
+def test_an_interrupted_training_goes_on_as_if_nothing_had_happened(tmp_path, undisturbed, steps):
+    path = tmp_path / "training"
+    with pytest.raises(Stop):
+        train(runs=contests(), checkpoint=path, report=interrupted_at(steps))
+    told = []
+    found = train(runs=contests(), checkpoint=path, report=lambda steps, **_: told.append(steps))
+    assert_same(found, undisturbed)
+    assert told[0] > (steps - 1) // 10 * 10  # what was done before a check is not done again
+
+
+def test_a_finished_training_is_read_and_not_repeated(tmp_path, undisturbed, monkeypatch):
+    path = tmp_path / "training"
+    train(runs=contests(), checkpoint=path)
+    monkeypatch.setattr(transformers, "advance", None)
+    monkeypatch.setattr(transformers, "measure", None)
+    assert_same(train(runs=contests(), checkpoint=path), undisturbed)
+
+
+def test_checkpoints_are_written_on_the_way(tmp_path, monkeypatch):
+    monkeypatch.setattr(transformers, "_SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    path, seen = tmp_path / "training", set()
+
+    def report(steps, **_):
+        seen.add(path.read_bytes() if path.exists() else None)
+
+    train(runs=contests(), checkpoint=path, report=report)
+    assert len(seen) >= 12
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"key": jr.key(12)},
+        {"protocol": replace(PROTOCOL, criterion=0.7)},
+        {"protocol": replace(PROTOCOL, learning_rates=(1e-6, 2e-2, 3.0))},
+        {"runs": [replace(run, contest=0) for run in contests()]},
+        {"runs": [replace(run, start=start(1)) for run in contests()]},
+        {
+            "runs": [
+                replace(
+                    run, asked=PromptDistribution.of(FactTable.random(6, 5, 3, seed=1), length=8)
+                )
+                for run in contests()
+            ]
+        },
+    ],
+    ids=["key", "criterion", "rates", "contests", "start", "table"],
+)
+def test_a_checkpoint_of_another_training_is_refused(tmp_path, other):
+    path = tmp_path / "training"
+    with pytest.raises(Stop):
+        train(runs=contests(), checkpoint=path, report=interrupted_at(1))
+    before = path.read_bytes()
+    given = {"runs": contests(other.get("protocol", PROTOCOL))} | other
+    with pytest.raises(FactmemError, match="holds another training"):
+        train(checkpoint=path, **given)
+    assert path.read_bytes() == before
+
+
+def test_a_damaged_checkpoint_is_refused_and_kept(tmp_path):
+    path = tmp_path / "training"
+    path.write_bytes(b"no checkpoint")
+    with pytest.raises(TensorFileError, match="not a whole safetensors file"):
+        train(checkpoint=path)
+    assert path.read_bytes() == b"no checkpoint"
+
+
+# ---- what cannot be trained ----------------------------------------------------------------------
+
+
+def test_runs_that_do_not_belong_together():
+    longer = PromptDistribution.of(FactTable.random(6, 5, 3, seed=0), length=9)
+    zipf = PromptDistribution.of(FactTable.random(6, 5, 3, seed=0), length=8, subject_power=1.0)
+    with pytest.raises(FactmemError, match="at least one run"):
+        train(runs=[])
+    with pytest.raises(FactmemError, match="same shape"):
+        train(runs=[Run(START, ASKED, 0.1), Run(start(shape=Shape(12, 2, 4, 10)), ASKED, 0.1)])
+    for other in (longer, zipf):
+        with pytest.raises(FactmemError, match="same questions"):
+            train(runs=[Run(START, ASKED, 0.1), Run(START, other, 0.1)])
+
+
+def test_a_start_and_questions_of_different_vocabularies():
+    larger = PromptDistribution.of(FactTable.random(7, 5, 3, seed=0), length=8)
+    with pytest.raises(FactmemError, match="vocabularies"):
+        train(runs=[Run(START, larger, 0.1)])
+
+
+def test_a_start_that_is_not_finite():
+    broken = eqx.tree_at(
+        lambda model: model.weights.key, START, START.weights.key.at[0, 0, 0].set(jnp.nan)
+    )
+    with pytest.raises(FactmemError, match="NaN"):
+        train(runs=[Run(broken, ASKED, 0.1)])
+
+
+# ---- the pace ------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 500), st.floats(1e-5, 10), st.floats(0, 30))
+def test_pieces_take_less_than_a_second_once_the_pace_is_known(steps, seconds, compiling):
+    clock = [0.0]
+    pace = transformers._Pace(clock=lambda: clock[0])
+    lasted = []
+    for number, piece in enumerate(pace.pieces(steps)):
+        clock[0] += piece * seconds + (compiling if number == 0 else 0)
+        lasted.append((piece, piece * seconds))
+    assert sum(piece for piece, _ in lasted) == steps
+    assert all(took < 1 or piece == 1 for piece, took in lasted)
+
+
+def test_the_pace_grows_to_what_fits():
+    clock = [0.0]
+    pace, pieces = transformers._Pace(clock=lambda: clock[0]), []
+    for piece in pace.pieces(3000):
+        clock[0] += piece * 1e-3
+        pieces.append(piece)
+    assert pieces[:5] == [1, 8, 64, 400, 400]
+
+
+def test_measuring_is_compiled_once(undisturbed):
+    before = measure._cache_size()
+    train(runs=[Run(start(seed), ASKED, 0.1, seed) for seed in range(3)], key=jr.key(5))
+    assert measure._cache_size() == before > 0
