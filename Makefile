@@ -7,7 +7,7 @@ STAMP := $(VENV)/.factmem-installed
 DOCS_STAMP := $(VENV)/.factmem-docs-installed
 PIP := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help reproduce test nightly lint format bench bench-memories bench-scaling bench-compiler docs clean
+.PHONY: help reproduce test nightly lint format bench bench-memories bench-scaling bench-compiler bench-protocols docs clean
 
 help:
 	@echo 'make reproduce  run everything that exists of the paper, and print what it found'
@@ -17,6 +17,7 @@ help:
 	@echo 'make bench-memories  numbers that each memory needs, into benchmarks/memories.md; resumes'
 	@echo 'make bench-scaling   how Theorems 3 and 4 grow with the facts, into benchmarks/scaling.md; resumes'
 	@echo 'make bench-compiler  facts per parameter of the compiler, into benchmarks/compiler.md; resumes'
+	@echo 'make bench-protocols  facts that training stores by each protocol, into benchmarks/protocols.md; resumes'
 	@echo 'make docs       the documentation, into site/'
 	@echo 'make format     let ruff rewrite the code in the house style'
 	@echo 'VENV=folder     where the virtual environment goes (default .venv)'
@@ -53,6 +54,7 @@ format: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/forms.py
+	$(BIN)/python benchmarks/training.py
 
 bench-memories: $(STAMP)
 	$(BIN)/python benchmarks/memories.py --slow
@@ -62,6 +64,9 @@ bench-scaling: $(STAMP)
 
 bench-compiler: $(STAMP)
 	$(BIN)/python benchmarks/compiler.py
+
+bench-protocols: $(STAMP)
+	$(BIN)/python benchmarks/protocols.py
 
 docs: $(DOCS_STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -11,6 +11,7 @@ MODULES = [
     "factmem.memories.associations",
     "factmem.methods",
     "factmem.stopwatch",
+    "factmem.training.transformers",
     "factmem.transformer.attention_construction",
     "factmem.transformer.model",
 ]

@@ -94,7 +94,14 @@ def test_models_do_load_jax():
 
 @pytest.mark.parametrize(
     "package",
-    ["factmem", "factmem.facts", "factmem.memories", "factmem.training", "factmem.transformer"],
+    [
+        "factmem",
+        "factmem.facts",
+        "factmem.figures",
+        "factmem.memories",
+        "factmem.training",
+        "factmem.transformer",
+    ],
 )
 def test_every_public_name_loads_and_is_documented(package):
     module = import_module(package)

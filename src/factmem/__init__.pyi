@@ -3,6 +3,7 @@ from . import decoding as decoding
 from . import embeddings as embeddings
 from . import errors as errors
 from . import facts as facts
+from . import figures as figures
 from . import hinge as hinge
 from . import memories as memories
 from . import methods as methods
@@ -22,6 +23,12 @@ from .memories import Associations as Associations
 from .memories import Memory as Memory
 from .methods import METHODS as METHODS
 from .methods import build as build
+from .training import BEST as BEST
+from .training import PAPER as PAPER
+from .training import Protocol as Protocol
+from .training import best_run as best_run
+from .training import runs_of as runs_of
+from .training import train_transformers as train_transformers
 from .transformer import EXPERIMENTS as EXPERIMENTS
 from .transformer import THEORY as THEORY
 from .transformer import Convention as Convention

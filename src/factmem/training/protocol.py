@@ -20,6 +20,7 @@ class Protocol:
             one counts.
         steps: of every run, at most.
         batch: fresh prompts in every step.
+        evenly: whether their facts are drawn evenly, and not independently.
         optimiser, schedule: see `optimisers`.
         momentum: β1 of Adam, β of Muon.
         memory: β2 of Adam.
@@ -34,6 +35,7 @@ class Protocol:
     learning_rates: tuple[float, ...]
     steps: int = 2**14
     batch: int = 1024
+    evenly: bool = False
     optimiser: Optimiser = "adam"
     schedule: Schedule = "constant"
     momentum: float = 0.9
@@ -60,7 +62,7 @@ class Protocol:
     @property
     def recipe(self) -> Recipe:
         """What of it is compiled into a step."""
-        return Recipe(self.optimiser, self.schedule, self.batch)
+        return Recipe(self.optimiser, self.schedule, self.batch, self.evenly)
 
     def steps_at(self, check: int) -> int:
         """The steps done before a check; check 0 comes before all."""
@@ -75,6 +77,7 @@ BEST = Protocol(
     steps=2**15,
     optimiser="muon",
     schedule="cosine",
+    evenly=True,
     momentum=0.95,
     memory=0.99,
 )

@@ -29,6 +29,8 @@ class Recipe(NamedTuple):
     optimiser: Optimiser = "adam"
     schedule: Schedule = "constant"
     batch: int = 1024
+    evenly: bool = False
+    """Whether the facts of a batch are drawn evenly (`PromptDistribution.draw_facts_evenly`)."""
 
 
 class Stack(eqx.Module):
@@ -85,7 +87,8 @@ def advance(
     step_each = _step_together if together else _step_one_by_one
 
     def step(number: Int[Array, ""], trained: Any) -> Any:
-        prompts = asked.sample(jr.fold_in(key, number), recipe.batch, form="counts")
+        batch_key = jr.fold_in(key, number)
+        prompts = asked.sample(batch_key, recipe.batch, form="counts", evenly=recipe.evenly)
         # Converted once for all runs.
         prompts = prompts._replace(content=prompts.content.astype(stack.settings.horizon.dtype))
         here = eqx.tree_at(_trained, stack, trained)

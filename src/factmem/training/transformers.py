@@ -125,6 +125,17 @@ def train_transformers(
 
     Raises:
         FactmemError: runs that do not belong together, or a checkpoint of another training.
+
+    Examples:
+        >>> import jax.random as jr
+        >>> from factmem.facts import FactTable
+        >>> from factmem.transformer import Shape
+        >>> asked = PromptDistribution.of(FactTable.random(4, 4, 2), length=8)
+        >>> start = Transformer.draw(jr.key(0), Shape(12, 3, 4, width=10), asked.vocabulary)
+        >>> protocol = Protocol(learning_rates=(1e-3, 1e-2), steps=500, checks=20, batch=64)
+        >>> runs = train_transformers(runs_of(start, asked, protocol), protocol, jr.key(1))
+        >>> best_run(runs).learning_rate, best_run(runs).outcome.value
+        (0.01, 'The criterion was reached.')
     """
     if not runs:
         raise FactmemError("there is nothing to train: give at least one run")
