@@ -217,3 +217,58 @@ def test_the_table_comes_back_without_its_names():
     np.testing.assert_array_equal(back.answer_of, grid)
     assert back.answers == table.answers == 8
     assert back.association_bits == table.association_bits
+
+
+EVEN = [(0.0, 0.0), (1.0, 0.0), (2.0, 1.0)]
+
+
+@pytest.mark.parametrize("powers", EVEN)
+@pytest.mark.parametrize(("table", "batch"), [(TABLE, 7), (PARTIAL, 24), (TABLE, 64)])
+def test_facts_that_are_drawn_evenly_are_as_likely_as_independent_ones(table, batch, powers):
+    asked = PromptDistribution.of(table, subject_power=powers[0], relation_power=powers[1])
+    keys = jr.split(jr.key(0), 4000)
+    drawn = np.asarray(jax.jit(jax.vmap(lambda key: asked.draw_facts_evenly(key, batch)))(keys))
+    s, r, _ = table.fact_ids
+    share = (s + 1.0) ** -powers[0] * (r + 1.0) ** -powers[1]
+    share /= share.sum()
+    # Draws of different slices are independent, and each has its own part of the facts.
+    edges = np.concatenate([[0], np.cumsum(share)]) * batch
+    for place in range(batch):
+        part = np.clip(edges, place, place + 1)
+        expected = np.diff(part)
+        observed = np.bincount(drawn[:, place], minlength=table.facts)
+        possible = expected > 1e-6
+        assert observed[~possible].sum() <= 4
+        if possible.sum() > 1:
+            assert_follows(observed[possible], expected[possible] / expected[possible].sum())
+
+
+@given(st.sampled_from([1, 7, 40]), st.sampled_from([1, 6, 7, 8, 50]), st.integers(0, 2**31 - 1))
+def test_how_often_a_fact_comes_hardly_varies_when_drawn_evenly(facts, batch, seed):
+    asked = PromptDistribution.of(FactTable.random(facts, 1, 1))
+    drawn = asked.draw_facts_evenly(jr.key(seed), batch)
+    often = np.bincount(drawn, minlength=facts)
+    assert often.shape == (facts,)
+    assert (np.abs(often - batch / facts) < 2).all()
+
+
+def test_a_whole_number_of_rounds_has_every_fact_equally_often():
+    asked = PromptDistribution.of(TABLE)
+    prompts = asked.sample(jr.key(3), 72, form="counts", evenly=True)
+    assert np.bincount(prompts.facts).tolist() == [3] * 24
+    assert np.array_equal(prompts.answers, asked.fact_answers[prompts.facts])
+
+
+def test_batches_of_very_many_facts_are_drawn_evenly():
+    """i · facts does not fit into 32 bits."""
+    asked = PromptDistribution.of(FactTable.random(3000, 1500, 2))
+    drawn = np.asarray(asked.draw_facts_evenly(jr.key(0), 1024))
+    place = np.arange(1024)
+    assert (drawn >= place * 4_500_000 // 1024).all()
+    assert (drawn <= (place + 1) * 4_500_000 // 1024).all()
+
+
+def test_one_place_draws_from_all():
+    asked = PromptDistribution.of(TABLE, subject_power=1.0)
+    drawn = {int(asked.draw_facts_evenly(jr.key(seed), 1)[0]) for seed in range(300)}
+    assert len(drawn) > 15

@@ -38,14 +38,9 @@ def training_curve(
         above.legend(title="learning rate")
         if criterion is not None:
             below.axhline(criterion, color="0.5", linestyle=":", linewidth=1)
-            below.annotate(
-                f"{criterion:.0%}",
-                (1, criterion),
-                xycoords=("axes fraction", "data"),
-                ha="right",
-                va="top",
-                color="0.4",
-            )
+            place = (1.01, criterion)  # beside the curves, not over them
+            frame = ("axes fraction", "data")
+            below.annotate(f"{criterion:.0%}", place, xycoords=frame, va="center", color="0.4")
         below.set_ylim(0, 1.04)
         below.set_ylabel("accuracy, fixed prompts")
         below.set_xlabel("steps")
