@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from factmem.errors import FactmemError, TensorFileError
 from factmem.facts import FactTable, PromptDistribution
+from factmem.tensor_file import load_tensors, save_tensors
 from factmem.training import (
     Check,
     Protocol,
@@ -195,6 +196,7 @@ def test_a_finished_training_is_read_and_not_repeated(tmp_path, undisturbed, mon
     train(runs=contests(), checkpoint=path)
     monkeypatch.setattr(transformers, "advance", None)
     monkeypatch.setattr(transformers, "measure", None)
+    monkeypatch.setattr(transformers.Checkpoint, "save", None)
     assert_same(train(runs=contests(), checkpoint=path), undisturbed)
 
 
@@ -245,6 +247,32 @@ def test_a_damaged_checkpoint_is_refused_and_kept(tmp_path):
     with pytest.raises(TensorFileError, match="not a whole safetensors file"):
         train(checkpoint=path)
     assert path.read_bytes() == b"no checkpoint"
+
+
+@pytest.mark.parametrize(
+    "records",
+    [None, [], [{"outcome": None}] * 3, [{"outcome": "WON", "checks": [[0, 1.0, 0.5]]}] * 3]
+    + [[{"outcome": None, "checks": checks}] * 3 for checks in ([], [[0]], [["x", 1, 1]], 5)],
+    ids=str,
+)
+def test_records_that_are_none_are_refused(tmp_path, records):
+    path = tmp_path / "training"
+    with pytest.raises(Stop):
+        train(runs=contests(), checkpoint=path, report=interrupted_at(1))
+    config, tensors = load_tensors(path, "training")
+    save_tensors(path, "training", config | {"records": records}, tensors)
+    with pytest.raises(TensorFileError, match="damaged"):
+        train(runs=contests(), checkpoint=path)
+
+
+def test_nothing_is_kept_before_the_first_check(tmp_path, monkeypatch):
+    def interrupt(*_):
+        raise Stop
+
+    monkeypatch.setattr(transformers, "measure", interrupt)
+    with pytest.raises(Stop):
+        train(checkpoint=tmp_path / "training")
+    assert not list(tmp_path.iterdir())
 
 
 # ---- what cannot be trained ----------------------------------------------------------------------

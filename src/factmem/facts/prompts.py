@@ -173,7 +173,7 @@ class PromptDistribution(eqx.Module):
             # ⌊(i·F + v) / B⌋ for v uniform below F, without its large products.
             low, rest = (part.astype(np.int32) for part in np.divmod(place * self.facts, batch))
             within = jr.randint(key, (batch,), 0, self.facts, dtype=jnp.int32)
-            return low + (rest + within) // batch
+            return jnp.asarray(low) + (rest + within) // batch
         edges = (np.append(place, batch) << 32) // batch
         low, width = edges[:-1].astype(np.uint32), np.diff(edges).clip(max=2**32 - 1)
         drawn = low + jr.bits(key, (batch,), jnp.uint32) % width.astype(np.uint32)

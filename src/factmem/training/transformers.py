@@ -18,7 +18,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key
 
-from factmem.errors import FactmemError
+from factmem.errors import FactmemError, TensorFileError
 from factmem.facts.prompts import PromptDistribution, Prompts
 from factmem.progress import Report
 from factmem.training.checkpoint import Checkpoint, digest
@@ -140,22 +140,19 @@ def train_transformers(
     if not runs:
         raise FactmemError("there is nothing to train: give at least one run")
     training = _begin(runs, protocol)
-    file = None
+    keeper = None
     if checkpoint is not None:
         identity = digest(training.stack, runs[0].asked, jr.key_data(key), repr(protocol))
-        file = Checkpoint(checkpoint, f"{identity}, contests {[run.contest for run in runs]}")
-        if file.exists():
-            training.restore(*file.load(training.arrays))
-    saved = time.monotonic()
+        contests = [run.contest for run in runs]
+        keeper = _Keeper(training, Checkpoint(checkpoint, f"{identity}, contests {contests}"))
     try:
         for _ in _checks(training, runs, protocol, key, report):
-            if file is not None and time.monotonic() - saved > _SECONDS_BETWEEN_CHECKPOINTS:
-                file.save(training.arrays, training.records)
-                saved = time.monotonic()
+            if keeper is not None:
+                keeper.keep_now_and_then()
     finally:
         # Over, or interrupted: then as it was at the last check.
-        if file is not None:
-            file.save(training.arrays, training.records)
+        if keeper is not None:
+            keeper.keep()
     return [_trained(training, number, run) for number, run in enumerate(runs)]
 
 
@@ -197,20 +194,51 @@ class _Training:
         ]
 
     def restore(self, arrays: Any, records: Any) -> None:
-        """Back to where a checkpoint was."""
+        """Back to where a checkpoint was.
+
+        Raises:
+            TensorFileError: records that are none of these runs.
+        """
+        try:
+            checks = [[_check(*entry) for entry in run["checks"]] for run in records]
+            outcomes = [run["outcome"] for run in records]
+            ended = [None if name is None else TrainingOutcome[name] for name in outcomes]
+        except (KeyError, TypeError, ValueError):
+            checks, ended = [], []
+        if len(checks) != len(self.checks) or not all(checks):
+            raise TensorFileError(
+                "the checkpoint is damaged: its records are not those of the runs"
+            )
         self.stack = eqx.tree_at(
             lambda stack: (stack.models.weights, stack.optimiser), self.stack, arrays
         )
-        self.checks = [
-            [
-                Check(steps, nan if loss is None else loss, share)
-                for steps, loss, share in run["checks"]
-            ]
-            for run in records
-        ]
-        self.outcomes = [
-            None if run["outcome"] is None else TrainingOutcome[run["outcome"]] for run in records
-        ]
+        self.checks, self.outcomes = checks, ended
+
+
+class _Keeper:
+    """Keeps a training's checkpoint up to date, and begins with what is in it."""
+
+    def __init__(self, training: _Training, file: Checkpoint) -> None:
+        self.training, self.file = training, file
+        if file.exists():
+            training.restore(*file.load(training.arrays))
+        self.kept, self.when = training.checks_done, time.monotonic()
+
+    def keep_now_and_then(self) -> None:
+        """Writes unless that was done a moment ago."""
+        if time.monotonic() - self.when >= _SECONDS_BETWEEN_CHECKPOINTS:
+            self.keep()
+
+    def keep(self) -> None:
+        """Writes if there is anything new."""
+        if self.training.checks_done > self.kept:
+            self.file.save(self.training.arrays, self.training.records)
+            self.kept, self.when = self.training.checks_done, time.monotonic()
+
+
+def _check(steps: int, loss: float | None, accuracy: float) -> Check:
+    """A check as it stands in a checkpoint."""
+    return Check(int(steps), nan if loss is None else float(loss), float(accuracy))
 
 
 def _begin(runs: Sequence[Run], protocol: Protocol) -> _Training:
