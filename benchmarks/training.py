@@ -18,8 +18,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 STACKS = (1, 3, 6)
-STEPS = {0: 96, 1: 32, 2: 12}
-"""In one round, for each of the three sizes: half a second or more."""
+STEPS = {0: 96, 1: 32, 2: 12, 3: 192}
+"""In one round, for each size: half a second or more."""
+PROTOCOL_SIZE = (32, 8, 4, 32, 36, 36, 8)
+"""Size number 3: that of `protocols.py`, with as many facts as `best` stores."""
 
 
 class Worker:
@@ -99,20 +101,39 @@ def measure(size, rounds):
     }
 
 
+def protocol_seconds(rounds):
+    """What all steps of the protocols take on one core, in the same rounds."""
+    core = {min(os.sched_getaffinity(0))}
+    with Worker("engine", 3, 3, core) as paper, Worker("muon", 3, 1, core) as best:
+        found = {"paper": [], "best": []}
+        for _ in range(rounds + 1):  # the first compiles
+            for name, worker in (("paper", paper), ("best", best)):
+                worker.ask("time", STEPS[3])
+                found[name].append(worker.answer() / STEPS[3])
+    steps = {"paper": 2**14, "best": 2**15}
+    seconds = {name: steps[name] * statistics.median(found[name][1:]) for name in steps}
+    ratios = [
+        steps["best"] * ours / (steps["paper"] * theirs)
+        for ours, theirs in zip(found["best"][1:], found["paper"][1:], strict=True)
+    ]
+    return {"seconds": seconds, "ratio": statistics.median(ratios)}
+
+
 # ---- inside a worker -----------------------------------------------------------------------------
 
 
 def work(kind, size, stack):
     import dense
 
-    timed = {"dense": Dense, "engine": Engine}[kind](dense.SIZES[size], stack)
+    size = (*dense.SIZES, dense.Size(*PROTOCOL_SIZE))[size]
+    timed = Dense(size) if kind == "dense" else Engine(size, stack, kind == "muon")
     for line in sys.stdin:
         command, number = json.loads(line)
         print(json.dumps(getattr(timed, command)(number)), flush=True)
 
 
 class Dense:
-    def __init__(self, size, stack):
+    def __init__(self, size):
         import jax.random as jr
 
         import dense
@@ -137,14 +158,15 @@ class Dense:
 
 
 class Engine:
-    def __init__(self, size, stack):
+    def __init__(self, size, stack, muon):
         import jax
         import jax.numpy as jnp
         import jax.random as jr
 
         from factmem import FactTable, PromptDistribution, Shape, Transformer
+        from factmem.training import BEST, PAPER
         from factmem.training.optimisers import Settings
-        from factmem.training.stack import Recipe, begin
+        from factmem.training.stack import begin
 
         self.size, self.runs, self.number = size, stack, 0
         table = FactTable.random(size.subjects, size.relations, size.answers_per_relation)
@@ -152,8 +174,9 @@ class Engine:
         shape = Shape(size.dim, size.heads, size.head_dim, size.width)
         keys = jr.split(jr.key(0), stack)
         models = jax.vmap(lambda key: Transformer.draw(key, shape, self.asked.vocabulary))(keys)
-        numbers = [jnp.full(stack, number) for number in (1e-3, 0.9, 0.999, 1.0)]
-        self.recipe = Recipe(batch=size.batch)
+        settings = (0.05, 0.95, 0.99, 2.0**15) if muon else (1e-3, 0.9, 0.999, 1.0)
+        numbers = [jnp.full(stack, number) for number in settings]
+        self.recipe = BEST.recipe if muon else PAPER.recipe
         answers = jnp.stack([self.asked.fact_answers] * stack)
         self.stack = begin(models, Settings(*numbers), answers, self.recipe)
 
@@ -248,7 +271,7 @@ def product_seconds(rows, inner, columns, transposed, repeats=5):
 # ---- the report ----------------------------------------------------------------------------------
 
 
-def written(results, rounds):
+def written(results, protocols, rounds):
     """The figures as a page."""
     import dense
 
@@ -275,6 +298,13 @@ def written(results, rounds):
             f"{r['run_steps_per_second']:.0f} | **{r['ratio']:.1f}** ({low:.1f} to {high:.1f}) | "
             f"{r['over_products']:.2f} |"
         )
+    paper, best = protocols["seconds"]["paper"], protocols["seconds"]["best"]
+    lines += [
+        "",
+        "All steps of the protocols at (32, 8, 4, 32), S = R = 36, on one core, none ending early:",
+        f"`paper` (three rates, 2^14 steps) {paper:.0f} s, `best` (2^15 steps) {best:.0f} s: "
+        f"{protocols['ratio']:.2f} of it.",
+    ]
     lines += ["", "The matrix products of a step, each timed alone as a jitted `dot` on one core:"]
     for r in results:
         s = dense.SIZES[r["size"]]
@@ -296,10 +326,11 @@ def main():
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     results = [measure(size, options.rounds) for size in range(3)]
+    protocols = protocol_seconds(options.rounds)
     if options.json:
-        print(json.dumps({"results": results}))
+        print(json.dumps({"results": results, "protocols": protocols}))
         return
-    page = written(results, options.rounds)
+    page = written(results, protocols, options.rounds)
     Path(__file__).with_suffix(".md").write_text(page)
     print(page)
 
