@@ -115,7 +115,8 @@ def main():
     for name in options.protocols:
         for seed in range(options.seeds):
             try:
-                stored.setdefault(name, []).append(largest(kept, name, seed))
+                found = largest(kept, name, seed)
+                stored.setdefault(name, []).append(found)
             except MissingError:
                 print(f"missing: {name}, seed {seed}")
     try:

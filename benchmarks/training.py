@@ -281,7 +281,8 @@ def written(results, protocols, rounds):
         f"{results[0]['cores']} cores, median of {rounds} alternating rounds, by",
         "`benchmarks/training.py`. A run-step is one step of one run: sampling 1024 prompts of 32",
         "tokens, forward, backward, Adam. `dense.py` has all cores for its one run. *Stacked*: one",
-        "worker a core, each with the stack that was fastest.",
+        "worker a core, each with the stack that was fastest. The last column is a run-step of",
+        "that stack on one core over the sum of its matrix products, timed in the same process.",
         "",
         "| d, H, d_h, m, S = R, D | dense | one run, all cores | stacked, a run-step | stack |"
         " run-steps/s | ratio (range) | a step over its matrix products |",

@@ -7,11 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 
+from factmem import training
 from factmem.cli import main
 from factmem.cli.threads import one_thread
+from factmem.cli.train import Training, _protocol
 from factmem.errors import FactmemError
 from factmem.transformer import load_transformer
 
@@ -72,6 +75,9 @@ def test_files(capsys, tmp_path):
     assert "holds another training" in refused(capsys, *flags, "--seed", "1")
     fresh = answer(capsys, *flags, "--fresh", "--seed", "1")
     assert fresh["runs"] != first["runs"]
+    assert not fresh["resumed"]
+    assert "not a training" in refused(capsys, *SHORT, "--checkpoint", model, "--fresh")
+    assert load_transformer(model)
 
 
 def test_what_is_required(capsys):
@@ -80,6 +86,34 @@ def test_what_is_required(capsys):
     assert "below the 1.0 that was required" in out
     assert "all facts, fresh noise" in out
     assert "Traceback" not in err
+
+
+def test_flags_make_the_protocol_that_they_say():
+    from factmem.training import BEST, PAPER
+
+    assert _protocol(Training("paper")) == PAPER
+    assert _protocol(Training("best")) == BEST
+    assert _protocol(Training()) == replace(PAPER, learning_rates=(1e-2,))
+    expected = replace(BEST, learning_rates=(0.2,), steps=50, batch=9, checks=50)
+    given = Training(steps=50, batch=9, learning_rate=0.2, optimiser="muon")
+    assert _protocol(given) == expected
+    assert _protocol(Training(steps=1000, optimiser="adam")).checks == 128
+
+
+def test_the_best_of_three_rates_counts(capsys, monkeypatch):
+    rates = {"learning_rates": (1e-6, 2e-2, 1e30), "steps": 120, "checks": 12, "batch": 64}
+    paper = replace(training.PAPER, **rates, prompts=256, criterion=0.8)
+    monkeypatch.setattr(training, "PAPER", paper)
+    found = answer(capsys, "--protocol", "paper", "--require", "0.5")
+    assert found["learning_rate"] == 2e-2
+    assert found["success"]
+    assert found["outcome"] == "The criterion was reached."
+    assert [run["learning_rate"] for run in found["runs"]] == [1e-6, 2e-2, 1e30]
+    assert found["runs"][2]["checks"]["loss"][-1] is None
+    assert found["steps"] == found["runs"][1]["steps"] < 120
+    steps = sum(run["steps"] for run in found["runs"])
+    assert found["steps_per_second"] == pytest.approx(steps / found["seconds"])
+    assert found["accuracy"] > 0.5 > found["accuracy_in_worst_noise"]
 
 
 @pytest.mark.parametrize(
@@ -101,6 +135,9 @@ def test_what_is_required(capsys):
         (("--plot", "/no/such/p.png"), "there is no folder for"),
         (("--out", "/no/such/m"), "there is no folder for"),
         (("--checkpoint", "/no/such/c"), "there is no folder for"),
+        (("--out", "/tmp"), "is not the name of a file"),
+        (("--checkpoint", ""), "is not the name of a file"),
+        (("--steps", "1" + 40 * "0"), "at most 1073741824 steps"),
         (("--require", "2"), "--require is an accuracy"),
         (("--table", "x.csv"), "give no sizes"),
     ],

@@ -83,3 +83,14 @@ def test_digests_see_types_shapes_and_structure():
     ]
     assert len({digest(array), *(digest(other) for other in others)}) == 7
     assert digest(array, "a") != digest(array, "b")
+
+
+def test_only_a_checkpoint_is_discarded(tmp_path):
+    Checkpoint.discard(tmp_path / "none")
+    Checkpoint(tmp_path / "c", "mine").save(ARRAYS, RECORDS)
+    Checkpoint.discard(tmp_path / "c")
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "table.csv").write_text("subject,relation,answer\n")
+    with pytest.raises(TensorFileError):
+        Checkpoint.discard(tmp_path / "table.csv")
+    assert (tmp_path / "table.csv").exists()

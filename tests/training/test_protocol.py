@@ -45,6 +45,7 @@ def test_checks_are_evenly_spaced_from_start_to_end(steps, data):
         ({"learning_rates": (float("inf"),)}, "positive, not inf"),
         ({"steps": 0}, "0 steps cannot be checked 128 times"),
         ({"steps": 100}, "100 steps cannot be checked 128 times"),
+        ({"steps": 2**30 + 1}, "at most 1073741824 steps"),
         ({"batch": 0}, "at least one prompt"),
         ({"prompts": 0}, "at least one prompt"),
         ({"momentum": 1.0}, "less than 1"),
@@ -55,3 +56,14 @@ def test_checks_are_evenly_spaced_from_start_to_end(steps, data):
 def test_what_makes_no_protocol(numbers, message):
     with pytest.raises(FactmemError, match=message):
         Protocol(**({"learning_rates": (0.1,)} | numbers))
+
+
+def test_the_best_protocol_is_the_one_that_was_measured():
+    """Its figures in docs/training.md hold for these numbers and no others."""
+    numbers = (0.05,), 2**15, 1024, True, "muon", "cosine", 0.95, 0.99, 128, 1024, 0.99
+    assert Protocol(*numbers) == BEST
+
+
+def test_a_recipe_has_what_is_compiled():
+    protocol = Protocol((0.1,), batch=7, evenly=True, optimiser="muon", schedule="cosine")
+    assert protocol.recipe == ("muon", "cosine", 7, True)

@@ -25,7 +25,8 @@ from factmem.training import (
     train_transformers,
     transformers,
 )
-from factmem.training.stack import measure
+from factmem.training.optimisers import Settings
+from factmem.training.stack import Recipe, advance, begin, measure
 from factmem.transformer import Shape, Transformer
 
 SHAPE = Shape(12, 3, 4, 10)
@@ -138,6 +139,102 @@ def test_tables_of_one_size_are_trained_together(undisturbed):
     assert found[1].outcome is TrainingOutcome.REACHED
 
 
+@pytest.mark.parametrize("optimiser", ["adam", "muon"])
+def test_training_is_the_protocols_steps_in_their_order(optimiser):
+    """Bit for bit what one piece of all steps gives, with the numbers written out."""
+    protocol = Protocol(
+        (1e-2, 3e-3),
+        steps=30,
+        checks=4,
+        batch=48,
+        evenly=True,
+        optimiser=optimiser,
+        schedule="cosine",
+        momentum=0.8,
+        memory=0.7,
+    )
+    found = train(protocol)
+    settings = Settings(
+        *(jnp.asarray(pair) for pair in ([1e-2, 3e-3], [0.8] * 2, [0.7] * 2, [30.0] * 2))
+    )
+    recipe = Recipe(optimiser, "cosine", 48, True)
+    models = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), START)
+    stack = begin(models, settings, jnp.stack([ASKED.fact_answers] * 2), recipe)
+    batch_key, _ = jr.split(KEY)
+    zero, all_steps = jnp.asarray(0, jnp.int32), jnp.asarray(30, jnp.int32)
+    stack = advance(stack, ASKED, batch_key, zero, all_steps, jnp.ones(2, bool), recipe)
+    for run, trained in enumerate(found):
+        assert [check.steps for check in trained.checks] == [0, 7, 15, 22, 30]
+        for left, right in zip(
+            jax.tree.leaves(trained.model), jax.tree.leaves(stack.models), strict=True
+        ):
+            np.testing.assert_array_equal(left, right[run])
+
+
+def shown(monkeypatch, *accuracies, finite=True):
+    """Lets the checks of three runs show these accuracies, one after the other."""
+    looks = iter(accuracies)
+
+    def measure(stack, prompts):
+        share = next(looks)
+        return [np.array(part) for part in ([0.5] * 3, share, [finite] * 3)]
+
+    monkeypatch.setattr(transformers, "measure", measure)
+
+
+def test_success_is_above_the_criterion_and_not_at_it(monkeypatch):
+    shown(monkeypatch, [0.1, 0.1, 0.1], [0.8, 0.8001, 0.1], *[[0.8, 0.1, 0.1]] * 11)
+    outcomes = [run.outcome for run in train(runs=contests())]
+    expected = (TrainingOutcome.STEPS, TrainingOutcome.REACHED, TrainingOutcome.STEPS)
+    assert outcomes == list(expected)
+
+
+def test_what_is_told_is_the_best_run_at_the_last_check(monkeypatch):
+    told = []
+    shown(monkeypatch, [0.1, 0.3, 0.2], [0.5, 0.4, 0.7], [0.9, 0.9, 0.9])
+    train(
+        replace(PROTOCOL, steps=2, checks=2),
+        report=lambda steps, **figures: told.append((steps, figures["accuracy"])),
+    )
+    assert told == [(0, 0.3), (1, 0.3), (1, 0.7), (2, 0.7), (2, 0.9)]
+
+
+def test_all_runs_may_diverge(monkeypatch):
+    shown(monkeypatch, [0.95, 0.1, 0.1], finite=False)
+    found = train()
+    assert {run.outcome for run in found} == {TrainingOutcome.DIVERGED}
+    assert not best_run(found).success
+
+
+def test_an_optimiser_that_overflows_is_divergence(tmp_path):
+    """Squares of gradients are infinite long before weights are."""
+    runs = [Run(START, ASKED, rate, n) for n, rate in enumerate((1e9, 2e-2, 1e-6))]
+    found = train(runs=runs, checkpoint=tmp_path / "training")
+    assert found[0].outcome is TrainingOutcome.DIVERGED
+    assert found[1].outcome is TrainingOutcome.REACHED
+
+
+@pytest.mark.parametrize(("backend", "together"), [("cpu", False), ("gpu", True)])
+def test_runs_go_together_on_an_accelerator(monkeypatch, backend, together):
+    seen = []
+
+    def advance(stack, *_, **options):
+        seen.append(options["together"])
+        return stack
+
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    monkeypatch.setattr(transformers, "advance", advance)
+    train(replace(PROTOCOL, steps=1, checks=1, criterion=0.999))
+    assert seen == [together]
+
+
+def test_runs_without_a_contest_do_not_compete(undisturbed):
+    alone = train(runs=[replace(run, contest=None) for run in contests()])
+    assert_same(alone, undisturbed)
+    both = [*runs_of(START, ASKED, PROTOCOL)[:2], *runs_of(start(1), ASKED, PROTOCOL)[:1]]
+    assert [run.outcome.name for run in train(runs=both)] == ["OVERTAKEN", "REACHED", "STEPS"]
+
+
 def test_prompts_come_from_the_key(undisturbed):
     assert train(runs=contests(), key=jr.key(12))[1].checks != undisturbed[1].checks
 
@@ -149,20 +246,23 @@ def test_progress_is_reported(undisturbed):
     assert steps == sorted(steps)
     assert steps[-1] == 120
     # Of the last check before: the best run's.
+    assert steps[0] == 0
     assert told[0][1] == {
         "loss": undisturbed[0].checks[0].loss,
         "accuracy": undisturbed[0].checks[0].accuracy,
     }
 
 
-def test_the_best_run_has_the_highest_accuracy_then_the_fewest_steps():
-    def run(rate, *accuracies):
+def test_the_best_run_succeeded_or_has_the_highest_accuracy_then_the_fewest_steps():
+    def run(rate, *accuracies, outcome=TrainingOutcome.STEPS):
         checks = tuple(Check(10 * n, 1.0, share) for n, share in enumerate(accuracies))
-        return TrainedTransformer(START, rate, TrainingOutcome.STEPS, checks)
+        return TrainedTransformer(START, rate, outcome, checks)
 
     runs = [run(1.0, 0.1, 0.6, 0.2), run(2.0, 0.1, 0.6), run(3.0, 0.5)]
     assert best_run(runs).learning_rate == 2.0
     assert best_run(runs[:1] + runs[2:]).learning_rate == 1.0
+    winner = run(4.0, 0.2, outcome=TrainingOutcome.REACHED)
+    assert best_run([*runs, winner]) is winner
 
 
 # ---- interruptions -------------------------------------------------------------------------------
@@ -265,6 +365,61 @@ def test_records_that_are_none_are_refused(tmp_path, records):
         train(runs=contests(), checkpoint=path)
 
 
+@pytest.mark.parametrize("steps", ["too many", "elsewhere", "fewer than the others'"])
+def test_checks_that_no_protocol_makes_are_refused(tmp_path, steps):
+    path = tmp_path / "training"
+    with pytest.raises(Stop):
+        train(runs=contests(), checkpoint=path, report=interrupted_at(35))
+    config, tensors = load_tensors(path, "training")
+    checks = config["records"][0]["checks"]
+    if steps == "too many":
+        checks += [[number, 1.0, 0.5] for number in range(40, 141, 10)]
+    elif steps == "elsewhere":
+        checks[1][0] = 11
+    else:
+        checks.pop()
+    save_tensors(path, "training", config, tensors)
+    with pytest.raises(TensorFileError, match="damaged"):
+        train(runs=contests(), checkpoint=path)
+
+
+def test_an_interruption_at_a_check_leaves_a_whole_training(tmp_path, undisturbed, monkeypatch):
+    """While the check is being looked at, and while it is being put together."""
+    for name in ("measure", "_outcomes"):
+        path, real, calls = tmp_path / name, getattr(transformers, name), []
+
+        def stopping(*given, real=real, calls=calls):
+            calls.append(given)
+            if len(calls) == 8:
+                raise Stop
+            return real(*given)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(transformers, name, stopping)
+            with pytest.raises(Stop):
+                train(runs=contests(), checkpoint=path)
+        assert_same(train(runs=contests(), checkpoint=path), undisturbed)
+
+
+def test_a_full_disk_does_not_hide_an_interruption(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(transformers.Checkpoint, "save", full)
+        with pytest.raises(OSError, match="No space"):
+            train(runs=contests(), checkpoint=tmp_path / "training")
+
+    def report(steps, **_):
+        if steps >= 35:
+            monkeypatch.setattr(transformers.Checkpoint, "save", full)
+            raise Stop
+
+    with pytest.raises(Stop):
+        train(runs=contests(), checkpoint=tmp_path / "training", report=report)
+    assert (tmp_path / "training").exists()
+
+
 def test_nothing_is_kept_before_the_first_check(tmp_path, monkeypatch):
     def interrupt(*_):
         raise Stop
@@ -297,11 +452,10 @@ def test_a_start_and_questions_of_different_vocabularies():
 
 
 def test_a_start_that_is_not_finite():
-    broken = eqx.tree_at(
-        lambda model: model.weights.key, START, START.weights.key.at[0, 0, 0].set(jnp.nan)
-    )
-    with pytest.raises(FactmemError, match="NaN"):
-        train(runs=[Run(broken, ASKED, 0.1)])
+    for part in (lambda model: model.weights.key, lambda model: model.embeddings.tokens):
+        broken = eqx.tree_at(part, START, part(START) * jnp.nan)
+        with pytest.raises(FactmemError, match="NaN"):
+            train(runs=[Run(broken, ASKED, 0.1)])
 
 
 # ---- the pace ------------------------------------------------------------------------------------

@@ -57,19 +57,19 @@ def _bar(label: str, total: int | None) -> Iterator[Report]:
 
 
 def _lines(label: str, total: int | None) -> Report:
-    start = last = time.monotonic()
-    first: int | None = None
+    last = time.monotonic()
+    first: tuple[int, float] | None = None
 
     def report(steps: int, **figures: float) -> None:
         nonlocal last, first
         now = time.monotonic()
-        first = steps if first is None else first
+        # The time left counts from the first report on: what was resumed took no time now.
+        begun, since = first = first or (steps, now)
         if now - last >= _SECONDS_BETWEEN_LINES:
             last = now
             left = ""
-            if total is not None and steps > first:
-                # From the first report on: what was resumed took no time now.
-                left = f", {(now - start) * (total - steps) / (steps - first):.0f} s left at most"
+            if total is not None and steps > begun:
+                left = f", {(now - since) * (total - steps) / (steps - begun):.0f} s left at most"
             sys.stderr.write(f"{_told(label, steps, figures)}{left}\n")
             sys.stderr.flush()
 

@@ -1,7 +1,8 @@
 """`factmem train`: trains one transformer, by flags or by a protocol."""
 
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -55,7 +56,7 @@ class Training:
     learning_rate: float | None = None
     """The optimiser's (default: 0.01 for adam, 0.05 for muon)."""
     optimiser: Literal["adam", "muon"] | None = None
-    """Adam at a constant rate (default), or Muon with a rate that falls as a cosine."""
+    """adam as in paper (default), or muon as in best."""
 
 
 @Parameter(name="*")
@@ -107,7 +108,7 @@ def train(
 
     from factmem.facts import PromptDistribution
     from factmem.stopwatch import Stopwatch
-    from factmem.training import best_run, runs_of, train_transformers
+    from factmem.training import Checkpoint, best_run, runs_of, train_transformers
     from factmem.transformer import Shape, Transformer, recall
 
     protocol = _protocol(training)
@@ -115,7 +116,7 @@ def train(
     keys = jr.split(jr.key(facts.seed), 3)
     shape = Shape(size.dim, size.heads, size.head_dim, size.width)
     if files.fresh and files.checkpoint is not None:
-        Path(files.checkpoint).unlink(missing_ok=True)
+        Checkpoint.discard(files.checkpoint)
     resumed = files.checkpoint is not None and Path(files.checkpoint).exists()
     label = training.protocol or "train"
     with progress(output, label, protocol.steps) as report, Stopwatch() as watch:
@@ -128,8 +129,8 @@ def train(
             checkpoint=files.checkpoint,
         )
     best = best_run(runs)
-    found = recall(best.model, asked, keys[2], _PROMPTS)
     _keep(files, best, runs, protocol, table)
+    found = recall(best.model, asked, keys[2], _PROMPTS)
     steps = sum(run.steps for run in runs)
     data = {
         "protocol": training.protocol,
@@ -150,7 +151,7 @@ def train(
         "learning_rate": best.learning_rate,
         "steps": best.steps,
         "outcome": best.outcome.value,
-        "success": best.best_accuracy > protocol.criterion,
+        "success": best.success,
         "best_accuracy": best.best_accuracy,
         "accuracy": found.sampled_accuracy,
         "accuracy_in_worst_noise": found.accuracy,
@@ -197,26 +198,34 @@ def _check(size: Size, facts: Facts, training: Training, files: Files, trial: Tr
         check_format(files.plot)
     for file in (files.checkpoint, files.out, files.plot):
         # Before training, not after it.
-        if file is not None and not Path(file).absolute().parent.is_dir():
-            raise FactmemError(f"there is no folder for '{file}'")
+        if file is not None:
+            _check_writable(file)
+
+
+def _check_writable(file: str) -> None:
+    path = Path(file).absolute()
+    if not path.parent.is_dir():
+        raise FactmemError(f"there is no folder for '{file}'")
+    if not file or path.is_dir():
+        raise FactmemError(f"'{file}' is not the name of a file")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise FactmemError(f"'{file}' cannot be written")
 
 
 def _protocol(training: Training) -> "Protocol":
-    from factmem.training import BEST, PAPER, Protocol
+    from factmem.training import BEST, PAPER
 
     if training.protocol is not None:
         return {"paper": PAPER, "best": BEST}[training.protocol]
     optimiser = training.optimiser or "adam"
+    model = {"adam": PAPER, "muon": BEST}[optimiser]
     rate = _RATES[optimiser] if training.learning_rate is None else training.learning_rate
     steps = PAPER.steps if training.steps is None else training.steps
-    muon = optimiser == "muon"
-    return Protocol(
+    return replace(
+        model,
         learning_rates=(rate,),
         steps=steps,
         batch=PAPER.batch if training.batch is None else training.batch,
-        optimiser=optimiser,
-        schedule=BEST.schedule if muon else PAPER.schedule,
-        momentum=BEST.momentum if muon else PAPER.momentum,
         checks=min(PAPER.checks, steps),
     )
 

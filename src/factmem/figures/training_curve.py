@@ -40,7 +40,9 @@ def training_curve(
             below.axhline(criterion, color="0.5", linestyle=":", linewidth=1)
             place = (1.01, criterion)  # beside the curves, not over them
             frame = ("axes fraction", "data")
-            below.annotate(f"{criterion:.0%}", place, xycoords=frame, va="center", color="0.4")
+            below.annotate(
+                f"{100 * criterion:g} %", place, xycoords=frame, va="center", color="0.4"
+            )
         below.set_ylim(0, 1.04)
         below.set_ylabel("accuracy, fixed prompts")
         below.set_xlabel("steps")

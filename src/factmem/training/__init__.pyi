@@ -1,3 +1,4 @@
+from .checkpoint import Checkpoint as Checkpoint
 from .memories import LINEAR_PROTOCOL as LINEAR_PROTOCOL
 from .memories import MLP_PROTOCOL as MLP_PROTOCOL
 from .memories import MemoryProtocol as MemoryProtocol
@@ -10,7 +11,7 @@ from .protocol import BEST as BEST
 from .protocol import PAPER as PAPER
 from .protocol import Protocol as Protocol
 from .stack import Recipe as Recipe
-from .transformers import Check as Check
+from .state import Check as Check
 from .transformers import Run as Run
 from .transformers import TrainedTransformer as TrainedTransformer
 from .transformers import best_run as best_run

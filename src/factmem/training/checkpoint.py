@@ -45,6 +45,17 @@ class Checkpoint:
         """Whether there is something to go on from."""
         return os.path.exists(self.path)
 
+    @staticmethod
+    def discard(path: str | os.PathLike[str]) -> None:
+        """Removes a checkpoint, if there is one, and no other file.
+
+        Raises:
+            TensorFileError: something else is there.
+        """
+        if os.path.exists(path):
+            load_tensors(path, _KIND)
+            os.unlink(path)
+
     def save(self, arrays: Any, records: Any) -> None:
         """Writes a tree of arrays, and JSON data beside it."""
         tensors = {_name(place): leaf for place, leaf in enumerate(jax.tree.leaves(arrays))}

@@ -11,6 +11,10 @@ from factmem.training.stack import Recipe
 __all__ = ["BEST", "PAPER", "Protocol"]
 
 
+_MOST_STEPS = 2**30
+"""Steps are counted in 32 bits."""
+
+
 @dataclass(frozen=True)
 class Protocol:
     """How a transformer is trained, and what counts as success.
@@ -52,6 +56,8 @@ class Protocol:
                 raise FactmemError(f"a learning rate is positive, not {rate}")
         if not 1 <= self.checks <= self.steps:
             raise FactmemError(f"{self.steps} steps cannot be checked {self.checks} times")
+        if self.steps > _MOST_STEPS:
+            raise FactmemError(f"a run has at most {_MOST_STEPS} steps, not {self.steps}")
         if min(self.batch, self.prompts) < 1:
             raise FactmemError("a batch holds at least one prompt")
         if not (0 <= self.momentum < 1 and 0 <= self.memory < 1):

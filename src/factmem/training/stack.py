@@ -20,7 +20,7 @@ from factmem.training.optimisers import Optimiser, Schedule, Settings, learning_
 from factmem.transformer.attention import TRAINING_TOLERANCE
 from factmem.transformer.model import Transformer, accuracy, cross_entropy
 
-__all__ = ["Recipe", "Scores", "Stack", "advance", "begin", "measure"]
+__all__ = ["Recipe", "Scores", "Stack", "advance", "begin", "measure", "trained"]
 
 
 class Recipe(NamedTuple):
@@ -50,7 +50,7 @@ class Scores(NamedTuple):
     loss: Float[Array, " runs"]
     accuracy: Float[Array, " runs"]
     finite: Bool[Array, " runs"]
-    """Whether the loss and all weights are numbers."""
+    """Whether the loss, all weights and all that the optimiser remembers are numbers."""
 
 
 @partial(jax.jit, static_argnames="recipe")
@@ -86,16 +86,21 @@ def advance(
     """
     step_each = _step_together if together else _step_one_by_one
 
-    def step(number: Int[Array, ""], trained: Any) -> Any:
+    def step(number: Int[Array, ""], state: Any) -> Any:
         batch_key = jr.fold_in(key, number)
         prompts = asked.sample(batch_key, recipe.batch, form="counts", evenly=recipe.evenly)
         # Converted once for all runs.
-        prompts = prompts._replace(content=prompts.content.astype(stack.settings.horizon.dtype))
-        here = eqx.tree_at(_trained, stack, trained)
+        prompts = prompts._replace(content=prompts.content.astype(_dtype(stack)))
+        here = eqx.tree_at(trained, stack, state)
         return step_each(partial(_step, prompts, number, recipe), here, alive)
 
-    trained = jax.lax.fori_loop(first, first + steps, step, _trained(stack))
-    return eqx.tree_at(_trained, stack, trained)
+    state = jax.lax.fori_loop(first, first + steps, step, trained(stack))
+    return eqx.tree_at(trained, stack, state)
+
+
+def trained(stack: Stack) -> tuple[Any, Any]:
+    """What steps change: the weights and the state of the optimiser."""
+    return stack.models.weights, stack.optimiser
 
 
 @jax.jit
@@ -106,7 +111,7 @@ def measure(stack: Stack, prompts: Prompts) -> Scores:
         model, answers = run.models, run.answers[prompts.facts]
         loss = cross_entropy(model, prompts.content, answers)
         share = accuracy(model, prompts.content, answers)
-        parts = [jnp.all(jnp.isfinite(weight)) for weight in jax.tree.leaves(model.weights)]
+        parts = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(trained(run))]
         return Scores(loss, share, jnp.isfinite(loss) & jnp.all(jnp.stack(parts)))
 
     return jax.lax.map(of_run, stack)
@@ -126,28 +131,27 @@ def _step(prompts: Prompts, number: Int[Array, ""], recipe: Recipe, run: Stack) 
     with jax.numpy_dtype_promotion("standard"):
         optimiser = transformation(recipe.optimiser, settings)
         direction, state = optimiser.update(slope, run.optimiser, weights)
-    rate = learning_rate(settings, recipe.schedule, number.astype(settings.horizon.dtype))
+    rate = learning_rate(settings, recipe.schedule, number.astype(_dtype(run)))
     return jax.tree.map(lambda weight, to: weight - rate * to, weights, direction), state
 
 
 def _step_one_by_one(step: Any, stack: Stack, alive: Bool[Array, " runs"]) -> Any:
     order = jnp.argsort(~alive)  # stable: those alive first
 
-    def next_run(place: Int[Array, ""], trained: Any) -> Any:
+    def next_run(place: Int[Array, ""], state: Any) -> Any:
         number = order[place]
-        run = jax.tree.map(lambda leaf: leaf[number], eqx.tree_at(_trained, stack, trained))
-        return jax.tree.map(lambda leaf, new: leaf.at[number].set(new), trained, step(run))
+        run = jax.tree.map(lambda leaf: leaf[number], eqx.tree_at(trained, stack, state))
+        return jax.tree.map(lambda leaf, new: leaf.at[number].set(new), state, step(run))
 
-    return jax.lax.fori_loop(0, jnp.sum(alive), next_run, _trained(stack))
+    return jax.lax.fori_loop(0, jnp.sum(alive), next_run, trained(stack))
 
 
 def _step_together(step: Any, stack: Stack, alive: Bool[Array, " runs"]) -> Any:
     def kept(before: Array, after: Array) -> Array:
         return jnp.where(alive.reshape(-1, *[1] * (before.ndim - 1)), after, before)
 
-    return jax.tree.map(kept, _trained(stack), jax.vmap(step)(stack))
+    return jax.tree.map(kept, trained(stack), jax.vmap(step)(stack))
 
 
-def _trained(stack: Stack) -> tuple[Any, Any]:
-    """What steps change."""
-    return stack.models.weights, stack.optimiser
+def _dtype(stack: Stack) -> jnp.dtype:
+    return stack.models.weights.query.dtype

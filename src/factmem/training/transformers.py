@@ -6,29 +6,30 @@ ends runs, reports, keeps checkpoints and can be interrupted.
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from math import isfinite, nan
-from typing import Any
+from math import inf
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Bool, Int, Key
+from jaxtyping import Array, Int, Key
 
-from factmem.errors import FactmemError, TensorFileError
-from factmem.facts.prompts import PromptDistribution, Prompts
+from factmem.errors import FactmemError
+from factmem.facts.prompts import PromptDistribution
 from factmem.progress import Report
 from factmem.training.checkpoint import Checkpoint, digest
 from factmem.training.optimisers import Settings
 from factmem.training.outcome import TrainingOutcome
 from factmem.training.protocol import Protocol
 from factmem.training.stack import Stack, advance, begin, measure
+from factmem.training.state import Check, Training
 from factmem.transformer.model import Transformer
 
-__all__ = ["Check", "Run", "TrainedTransformer", "best_run", "runs_of", "train_transformers"]
+__all__ = ["Run", "TrainedTransformer", "best_run", "runs_of", "train_transformers"]
 
 _SECONDS_AT_ONCE = 0.4
 """Of a compiled piece: Python hears Ctrl-C only between two."""
@@ -43,23 +44,14 @@ class Run:
         start: the transformer to begin with; its embeddings stay as they are.
         asked: the questions. Runs of one stack may differ in the answers alone.
         learning_rate: the optimiser's.
-        contest: runs with the same number compete: the first to reach the criterion ends the
-            others, for only the best of them counts.
+        contest: runs of the same contest compete: the first to reach the criterion ends the
+            others, for only the best of them counts. None competes with nobody.
     """
 
     start: Transformer
     asked: PromptDistribution
     learning_rate: float
-    contest: int = 0
-
-
-@dataclass(frozen=True)
-class Check:
-    """A look at one run, on the protocol's fixed prompts: its loss is in nats."""
-
-    steps: int
-    loss: float
-    accuracy: float
+    contest: Hashable | None = None
 
 
 @dataclass(frozen=True)
@@ -84,21 +76,25 @@ class TrainedTransformer:
         return self.checks[-1].steps
 
     @property
+    def success(self) -> bool:
+        """Whether the criterion was reached."""
+        return self.outcome is TrainingOutcome.REACHED
+
+    @property
     def best_accuracy(self) -> float:
         """The largest at any check, which is what the paper counts: it flatters."""
         return max(check.accuracy for check in self.checks)
 
 
-def runs_of(
-    start: Transformer, asked: PromptDistribution, protocol: Protocol, contest: int = 0
-) -> list[Run]:
-    """One run for each learning rate of a protocol."""
+def runs_of(start: Transformer, asked: PromptDistribution, protocol: Protocol) -> list[Run]:
+    """One run for each learning rate of a protocol, in a contest of their own."""
+    contest = object()
     return [Run(start, asked, rate, contest) for rate in protocol.learning_rates]
 
 
 def best_run(runs: Sequence[TrainedTransformer]) -> TrainedTransformer:
-    """The run that counts: the highest accuracy at a check, then the fewest steps."""
-    return max(runs, key=lambda run: (run.best_accuracy, -run.steps))
+    """The run that counts: one that succeeded, the highest accuracy, then the fewest steps."""
+    return max(runs, key=lambda run: (run.success, run.best_accuracy, -run.steps))
 
 
 def train_transformers(
@@ -139,109 +135,56 @@ def train_transformers(
     """
     if not runs:
         raise FactmemError("there is nothing to train: give at least one run")
-    training = _begin(runs, protocol)
+    training = Training.before(_stack(runs, protocol))
     keeper = None
     if checkpoint is not None:
-        identity = digest(training.stack, runs[0].asked, jr.key_data(key), repr(protocol))
-        contests = [run.contest for run in runs]
-        keeper = _Keeper(training, Checkpoint(checkpoint, f"{identity}, contests {contests}"))
-    try:
-        for _ in _checks(training, runs, protocol, key, report):
-            if keeper is not None:
-                keeper.keep_now_and_then()
-    finally:
-        # Over, or interrupted: then as it was at the last check.
-        if keeper is not None:
-            keeper.keep()
-    return [_trained(training, number, run) for number, run in enumerate(runs)]
-
-
-@dataclass
-class _Training:
-    """Where a training is, at one of its checks."""
-
-    stack: Stack
-    checks: list[list[Check]]
-    outcomes: list[TrainingOutcome | None]
-
-    @property
-    def alive(self) -> Bool[np.ndarray, " runs"]:
-        """The runs that have not ended."""
-        return np.array([outcome is None for outcome in self.outcomes])
-
-    @property
-    def checks_done(self) -> int:
-        """The first comes before any step."""
-        return max(len(checks) for checks in self.checks)
-
-    @property
-    def arrays(self) -> Any:
-        """What a checkpoint keeps of the stack: all that steps change."""
-        return self.stack.models.weights, self.stack.optimiser
-
-    @property
-    def records(self) -> Any:
-        """What a checkpoint keeps besides, as JSON data: undefined losses are null."""
-        return [
-            {
-                "outcome": None if outcome is None else outcome.name,
-                "checks": [
-                    [check.steps, check.loss if isfinite(check.loss) else None, check.accuracy]
-                    for check in checks
-                ],
-            }
-            for outcome, checks in zip(self.outcomes, self.checks, strict=True)
-        ]
-
-    def restore(self, arrays: Any, records: Any) -> None:
-        """Back to where a checkpoint was.
-
-        Raises:
-            TensorFileError: records that are none of these runs.
-        """
-        try:
-            checks = [[_check(*entry) for entry in run["checks"]] for run in records]
-            outcomes = [run["outcome"] for run in records]
-            ended = [None if name is None else TrainingOutcome[name] for name in outcomes]
-        except (KeyError, TypeError, ValueError):
-            checks, ended = [], []
-        if len(checks) != len(self.checks) or not all(checks):
-            raise TensorFileError(
-                "the checkpoint is damaged: its records are not those of the runs"
-            )
-        self.stack = eqx.tree_at(
-            lambda stack: (stack.models.weights, stack.optimiser), self.stack, arrays
+        identity = digest(
+            training.stack, runs[0].asked, jr.key_data(key), repr(protocol), _contests(runs)
         )
-        self.checks, self.outcomes = checks, ended
+        keeper = _Keeper(Checkpoint(checkpoint, identity))
+        training = keeper.found(training, protocol)
+    try:
+        for training in _checks(training, runs, protocol, key, report):  # noqa: B020
+            if keeper is not None:
+                keeper.keep_now_and_then(training)
+    except BaseException:
+        # Interrupted: as it was at the last check. Why it ended matters more than a full disk.
+        with suppress(OSError):
+            if keeper is not None:
+                keeper.keep(training)
+        raise
+    if keeper is not None:
+        keeper.keep(training)
+    return [_result(training, number, run) for number, run in enumerate(runs)]
 
 
 class _Keeper:
-    """Keeps a training's checkpoint up to date, and begins with what is in it."""
+    """Keeps a checkpoint up to date."""
 
-    def __init__(self, training: _Training, file: Checkpoint) -> None:
-        self.training, self.file = training, file
-        if file.exists():
-            training.restore(*file.load(training.arrays))
-        self.kept, self.when = training.checks_done, time.monotonic()
+    def __init__(self, file: Checkpoint) -> None:
+        self.file = file
+        self.kept, self.when = 0, -inf
 
-    def keep_now_and_then(self) -> None:
-        """Writes unless that was done a moment ago."""
+    def found(self, start: Training, protocol: Protocol) -> Training:
+        """What the file has of this training, or its start."""
+        if self.file.exists():
+            start = start.restored(*self.file.load(start.arrays), protocol)
+            self.kept = start.checks_done
+        return start
+
+    def keep_now_and_then(self, training: Training) -> None:
+        """Writes at the first check, so that what cannot be written is known early, then rarely."""
         if time.monotonic() - self.when >= _SECONDS_BETWEEN_CHECKPOINTS:
-            self.keep()
+            self.keep(training)
 
-    def keep(self) -> None:
+    def keep(self, training: Training) -> None:
         """Writes if there is anything new."""
-        if self.training.checks_done > self.kept:
-            self.file.save(self.training.arrays, self.training.records)
-            self.kept, self.when = self.training.checks_done, time.monotonic()
+        if training.checks_done > self.kept:
+            self.file.save(training.arrays, training.records)
+            self.kept, self.when = training.checks_done, time.monotonic()
 
 
-def _check(steps: int, loss: float | None, accuracy: float) -> Check:
-    """A check as it stands in a checkpoint."""
-    return Check(int(steps), nan if loss is None else float(loss), float(accuracy))
-
-
-def _begin(runs: Sequence[Run], protocol: Protocol) -> _Training:
+def _stack(runs: Sequence[Run], protocol: Protocol) -> Stack:
     models, answers = _stacked([run.start for run in runs]), _answers(runs)
     if models.vocabulary != runs[0].asked.vocabulary:
         raise FactmemError("a start and its questions have different vocabularies")
@@ -254,18 +197,17 @@ def _begin(runs: Sequence[Run], protocol: Protocol) -> _Training:
         memory=jnp.full(count, protocol.memory, dtype),
         horizon=jnp.full(count, protocol.steps, dtype),
     )
-    stack = begin(models, settings, answers, protocol.recipe)
-    return _Training(stack, [[] for _ in runs], [None] * count)
+    return begin(models, settings, answers, protocol.recipe)
 
 
 def _checks(
-    training: _Training,
+    training: Training,
     runs: Sequence[Run],
     protocol: Protocol,
     key: Key[Array, ""],
     report: Report | None,
-) -> Iterator[None]:
-    """Trains from check to check until every run has ended; `training` is kept up to date."""
+) -> Iterator[Training]:
+    """Trains from check to check, until every run has ended."""
     asked = runs[0].asked
     batch_key, test_key = jr.split(key)
     tests = _sample(asked, test_key, protocol.prompts)
@@ -287,39 +229,42 @@ def _checks(
             jax.block_until_ready(stack)
             steps += piece
             _tell(report, training, steps)
-        _look(training, stack, steps, tests, runs, protocol)
-        yield
+        loss, accuracy, finite = (np.asarray(part).tolist() for part in measure(stack, tests))
+        looks = tuple(Check(steps, *seen) for seen in zip(loss, accuracy, strict=True))
+        training = training.after(stack, looks, _outcomes(looks, finite, runs, protocol))
+        yield training
+        _tell(report, training, steps)
 
 
-def _look(
-    training: _Training,
-    stack: Stack,
-    steps: int,
-    tests: Prompts,
-    runs: Sequence[Run],
-    protocol: Protocol,
-) -> None:
-    """Measures the runs that are alive, and ends those that should."""
-    loss, accuracy, finite = (np.asarray(part) for part in measure(stack, tests))
-    alive = training.alive
-    # What diverged goes back to where it was last seen well.
-    training.stack = _chosen(alive & ~finite, training.stack, stack)
-    for run in np.flatnonzero(alive):
-        training.checks[run].append(Check(steps, float(loss[run]), float(accuracy[run])))
-        if not finite[run]:
-            training.outcomes[run] = TrainingOutcome.DIVERGED
-        elif accuracy[run] > protocol.criterion:
-            training.outcomes[run] = TrainingOutcome.REACHED
-        elif steps >= protocol.steps:
-            training.outcomes[run] = TrainingOutcome.STEPS
+def _outcomes(
+    looks: Sequence[Check], finite: Sequence[bool], runs: Sequence[Run], protocol: Protocol
+) -> tuple[TrainingOutcome | None, ...]:
+    """How each run ends at a check that shows this; those that ended before do not ask."""
+
+    def alone(look: Check, well: bool) -> TrainingOutcome | None:
+        if not well:
+            return TrainingOutcome.DIVERGED
+        if look.accuracy > protocol.criterion:
+            return TrainingOutcome.REACHED
+        return TrainingOutcome.STEPS if look.steps >= protocol.steps else None
+
+    found = [alone(look, well) for look, well in zip(looks, finite, strict=True)]
+    contests = _contests(runs)
     won = {
-        run.contest
-        for run, outcome in zip(runs, training.outcomes, strict=True)
+        contest
+        for contest, outcome in zip(contests, found, strict=True)
         if outcome is TrainingOutcome.REACHED
     }
-    for number, run in enumerate(runs):
-        if training.outcomes[number] is None and run.contest in won:
-            training.outcomes[number] = TrainingOutcome.OVERTAKEN
+    return tuple(
+        TrainingOutcome.OVERTAKEN if outcome is None and contest in won else outcome
+        for contest, outcome in zip(contests, found, strict=True)
+    )
+
+
+def _contests(runs: Sequence[Run]) -> list[int]:
+    """For every run the number of the first that it competes with: itself, if with none."""
+    names = [object() if run.contest is None else run.contest for run in runs]
+    return [names.index(name) for name in names]
 
 
 class _Pace:
@@ -339,20 +284,20 @@ class _Pace:
             steps -= piece
 
 
-def _trained(training: _Training, number: int, run: Run) -> TrainedTransformer:
+def _result(training: Training, number: int, run: Run) -> TrainedTransformer:
     outcome = training.outcomes[number]
     assert outcome is not None, "every run has ended"
     return TrainedTransformer(
         model=jax.tree.map(lambda leaf: leaf[number], training.stack.models),
         learning_rate=run.learning_rate,
         outcome=outcome,
-        checks=tuple(training.checks[number]),
+        checks=training.checks[number],
     )
 
 
-def _tell(report: Report | None, training: _Training, steps: int) -> None:
+def _tell(report: Report | None, training: Training, steps: int) -> None:
     if report is not None:
-        last = [checks[-1] for checks in training.checks if checks]
+        last = [checks[-1] for checks in training.checks]
         best = max(last, key=lambda check: check.accuracy)
         report(steps, loss=best.loss, accuracy=best.accuracy)
 
@@ -378,15 +323,6 @@ def _answers(runs: Sequence[Run]) -> Int[Array, "runs facts"]:
         if not eqx.tree_equal(first, questions(run.asked)):
             raise FactmemError("runs that are trained together are asked the same questions")
     return jnp.stack([run.asked.fact_answers for run in runs])
-
-
-def _chosen(first: np.ndarray, yes: Stack, no: Stack) -> Stack:
-    """For every run one of two stacks."""
-
-    def of_leaf(yes: Array, no: Array) -> Array:
-        return jnp.where(first.reshape(-1, *[1] * (yes.ndim - 1)), yes, no)
-
-    return jax.tree.map(of_leaf, yes, no) if first.any() else no
 
 
 _sample = eqx.filter_jit(lambda asked, key, count: asked.sample(key, count, form="counts"))

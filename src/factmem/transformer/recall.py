@@ -58,10 +58,10 @@ def recall(
     smallest = np.full(asked.facts, np.inf)
     relative, won = np.inf, 0
     at_once = max(1, min(_PROMPTS_AT_ONCE, _COUNTS_AT_ONCE // model.vocabulary.prompt_tokens))
-    for facts in np.split(
-        np.arange(asked.facts, dtype=np.int32), range(at_once, asked.facts, at_once)
-    ):
-        questions = _questions(asked, jnp.asarray(facts), key, sampled, noise)
+    every = np.arange(asked.facts, dtype=np.int32)
+    for part, facts in enumerate(np.split(every, range(at_once, asked.facts, at_once))):
+        part_key = jr.fold_in(key, part)
+        questions = _questions(asked, jnp.asarray(facts), part_key, sampled, noise)
         for number, prompts in enumerate(questions):
             found = _margins(model, prompts)
             won += int(np.sum(np.asarray(found.margin) > 0)) if number < sampled else 0
