@@ -37,11 +37,14 @@ reproduce: $(STAMP)
 	$(BIN)/python examples/compile.py
 	$(BIN)/python examples/recall.py
 
+# Whole files on one worker each: what jax compiled for one test serves the next.
+SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist loadfile
+
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE)
 
 nightly: lint
-	$(BIN)/python -m pytest -m ''
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m ''
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check

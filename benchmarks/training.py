@@ -323,7 +323,7 @@ def main():
         work(kind, int(size), int(stack))
         return
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--rounds", type=int, default=41)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     results = [measure(size, options.rounds) for size in range(3)]
