@@ -17,7 +17,7 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-STACKS = (1, 3)
+STACKS = (1, 3, 6)
 STEPS = {0: 96, 1: 32, 2: 12, 3: 192}
 """In one round, for each size: half a second or more."""
 PROTOCOL_SIZE = (32, 8, 4, 32, 36, 36, 8)
@@ -225,7 +225,8 @@ def products(size):
     found = {
         "values": (tokens, d, inner, "right"),
         "values, backward": (inner, tokens, d, "left"),
-        "counts · gradients": (tokens, batch, table, "left"),
+        "counts · table": (batch, tokens, table, None),
+        "counts · table, backward": (tokens, batch, table, "left"),
         "logits": (batch, d, answers, "right"),
         "logits, backward": (batch, answers, d, None),
     }

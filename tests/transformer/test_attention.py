@@ -40,8 +40,8 @@ def loss(attended, readout, labels, scale):
 
 
 @jax.jit
-def by_counts(counts, tokens, scores, values, *rest):
-    of = lambda s, v: loss(attend(counts, s, v, tokens=tokens), *rest)  # noqa: E731
+def by_counts(counts, scores, values, *rest):
+    of = lambda s, v: loss(attend(counts, s, v), *rest)  # noqa: E731
     return jax.value_and_grad(of, argnums=(0, 1))(scores, values)
 
 
@@ -88,16 +88,12 @@ def compare(dtype, tolerance, seed, pattern, spread, shape, exponent=0):
     scores = score_table(pattern, spread, shape).astype(dtype)
     tokens = ASKED.sample(jr.key(seed), BATCH, form="tokens").content
     counts = ASKED.sample(jr.key(seed), BATCH, form="counts").content
+    found, found_gradients = by_counts(counts, scores, values, readout, labels, scale)
     expected, gradients = by_position(tokens, scores, values, readout, labels, scale)
-    # Products with counts, or the rows of tokens (in any order) added up.
-    for given_tokens in (None, tokens[:, ::-1]):
-        found, found_gradients = by_counts(
-            counts, given_tokens, scores, values, readout, labels, scale
-        )
-        assert found.dtype == dtype
-        assert_agree(found, expected, tolerance)
-        for ours, theirs in zip(found_gradients, gradients, strict=True):
-            assert_agree(ours, theirs, tolerance)
+    assert found.dtype == dtype
+    assert_agree(found, expected, tolerance)
+    for ours, theirs in zip(found_gradients, gradients, strict=True):
+        assert_agree(ours, theirs, tolerance)
     event(f"score gradient about 2^{np.frexp(np.abs(gradients[0]).max())[1] // 20 * 20}")
 
 
@@ -234,7 +230,7 @@ def test_values_of_any_size_are_read(size):
 
 @jax.jit
 def shared_gradient(counts, scores, values, gradient):
-    _, saved = _forward(0.0, counts, None, scores, values)
+    _, saved = _forward(0.0, counts, scores, values)
     of_scores, _, estimate = _shared_gradient(saved, gradient)
     return of_scores, estimate
 
@@ -287,21 +283,3 @@ def test_undefined_scores_give_undefined_attention_not_a_wrong_number():
     values = jnp.ones((TOKENS, 1, 1))
     attended = attend(counts, jnp.full((TOKENS, 1), jnp.nan), values)
     assert jnp.isnan(attended).all()
-
-
-@pytest.mark.parametrize(("length", "by_rows"), [(64, True), (65, False)])
-def test_only_long_prompts_are_multiplied_when_their_tokens_are_known(length, by_rows):
-    """Wrong tokens show which form was taken."""
-    asked = PromptDistribution.of(FactTable.random(3, 2, 2), noise=2, length=length)
-    prompts = asked.sample(jr.key(0), 5, form="counts")
-    wrong = jnp.zeros((5, length), jnp.int32)
-    scores, values = jnp.zeros((8, 1)), jnp.arange(8.0)[:, None, None]
-    found = attend(prompts.content, scores, values, tokens=wrong)
-    assert (np.asarray(found) == 0).all() == by_rows
-
-
-def test_contents_are_the_tokens_of_the_same_key_in_another_order():
-    ordered = ASKED.sample(jr.key(1), 50, form="tokens")
-    contents = ASKED.sample(jr.key(1), 50, form="contents")
-    assert np.array_equal(np.sort(ordered.content, axis=1), np.sort(contents.content, axis=1))
-    assert np.array_equal(ordered.answers, contents.answers)

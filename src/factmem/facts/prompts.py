@@ -16,16 +16,11 @@ from factmem.facts.vocabulary import Vocabulary
 __all__ = ["PromptDistribution", "Prompts", "count_tokens"]
 
 
-Form = Literal["tokens", "contents", "counts"]
-"""Prompts as they are, as bags of tokens (subject, relation, noise, EOS), or as their counts."""
-
-
 class Prompts(NamedTuple):
     """A batch of questions: what stands in them, which facts they ask for, and the answers."""
 
     content: Int[Array, "batch _"]
-    """Tokens [batch, T] in their order, or as subject, relation, noise, EOS; or counts
-    [batch, prompt_tokens] of every token."""
+    """Tokens [batch, T] in their order, or counts [batch, prompt_tokens] of every token."""
     facts: Int[Array, " batch"]
     """Places in `FactTable.fact_ids`."""
     answers: Int[Array, " batch"]
@@ -115,7 +110,7 @@ class PromptDistribution(eqx.Module):
         key: Key[Array, ""],
         batch: int,
         *,
-        form: Form,
+        form: Literal["tokens", "counts"],
         evenly: bool = False,
     ) -> Prompts:
         """A batch of questions, independent unless their facts are drawn `evenly`."""
@@ -128,17 +123,15 @@ class PromptDistribution(eqx.Module):
         key: Key[Array, ""],
         facts: Int[Array, " batch"],
         *,
-        form: Form,
+        form: Literal["tokens", "counts"],
     ) -> Prompts:
         """One question for each of the given facts, with fresh noise (and fresh places)."""
         if form == "tokens":
             content = self.tokens(key, facts)
-        elif form == "contents":
-            content = self.contents(key, facts)
         elif form == "counts":
             content = self.counts(key, facts)
         else:
-            raise FactmemError(f"prompts come as 'tokens', 'contents' or 'counts', not as {form!r}")
+            raise FactmemError(f"prompts come as 'tokens' or as 'counts', not as {form!r}")
         return Prompts(content, facts, self.fact_answers[facts])
 
     def fill(self, facts: Int[Array, " batch"], noise: Int[Array, ""]) -> Prompts:
@@ -206,14 +199,8 @@ class PromptDistribution(eqx.Module):
         self, key: Key[Array, ""], facts: Int[Array, " batch"]
     ) -> Int[Array, "batch prompt_tokens"]:
         """How often each token stands in the prompts of the given facts."""
-        return count_tokens(self.contents(key, facts), self.vocabulary.prompt_tokens)
-
-    def contents(
-        self, key: Key[Array, ""], facts: Int[Array, " batch"]
-    ) -> Int[Array, "batch length"]:
-        """The tokens that `tokens` puts into their places and `counts` counts, not yet in order."""
         noise_key, _, _ = jr.split(key, 3)
-        return self._contents(noise_key, facts)
+        return count_tokens(self._contents(noise_key, facts), self.vocabulary.prompt_tokens)
 
     def _contents(
         self, key: Key[Array, ""], facts: Int[Array, " batch"]

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from factmem.facts.prompts import PromptDistribution, Prompts, count_tokens
+from factmem.facts.prompts import PromptDistribution, Prompts
 from factmem.training.optimisers import Optimiser, Schedule, Settings, learning_rate, transformation
 from factmem.transformer.attention import TRAINING_TOLERANCE
 from factmem.transformer.model import Transformer, accuracy, cross_entropy
@@ -88,12 +88,11 @@ def advance(
 
     def step(number: Int[Array, ""], state: Any) -> Any:
         batch_key = jr.fold_in(key, number)
-        prompts = asked.sample(batch_key, recipe.batch, form="contents", evenly=recipe.evenly)
-        # Counted and converted once for all runs.
-        counts = count_tokens(prompts.content, asked.vocabulary.prompt_tokens)
-        counts = counts.astype(_dtype(stack))
+        prompts = asked.sample(batch_key, recipe.batch, form="counts", evenly=recipe.evenly)
+        # Converted once for all runs.
+        prompts = prompts._replace(content=prompts.content.astype(_dtype(stack)))
         here = eqx.tree_at(trained, stack, state)
-        return step_each(partial(_step, prompts, counts, number, recipe), here, alive)
+        return step_each(partial(_step, prompts, number, recipe), here, alive)
 
     state = jax.lax.fori_loop(first, first + steps, step, trained(stack))
     return eqx.tree_at(trained, stack, state)
@@ -118,22 +117,14 @@ def measure(stack: Stack, prompts: Prompts) -> Scores:
     return jax.lax.map(of_run, stack)
 
 
-def _step(
-    prompts: Prompts,
-    counts: Float[Array, "batch tokens"],
-    number: Int[Array, ""],
-    recipe: Recipe,
-    run: Stack,
-) -> Any:
+def _step(prompts: Prompts, number: Int[Array, ""], recipe: Recipe, run: Stack) -> Any:
     """What one run has trained after one more step."""
     answers, settings = run.answers[prompts.facts], run.settings
     weights: Any = run.models.weights
 
     def loss(weights: Any) -> Float[Array, ""]:
         model = eqx.tree_at(lambda model: model.weights, run.models, weights)
-        return cross_entropy(
-            model, counts, answers, tolerance=TRAINING_TOLERANCE, tokens=prompts.content
-        )
+        return cross_entropy(model, prompts.content, answers, tolerance=TRAINING_TOLERANCE)
 
     slope = jax.grad(loss)(weights)
     # optax mixes its own float32 counters in; nothing else may promote types silently.

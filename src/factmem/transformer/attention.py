@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Num
+from jaxtyping import Array, Bool, Float, Num
 
 __all__ = ["TRAINING_TOLERANCE", "attend"]
 
@@ -36,11 +36,7 @@ them uncertain by several per cent. With it the slower form is hardly ever neede
 # about 1800 tables made to hurt, with batches of 64 to 1024, where it stayed below this sum in all.
 _OF_TERMS, _OF_PARTS = 4.0, 0.5
 
-_MOST_ROWS = 64
-"""Longer prompts are multiplied: so many sums would take too long to compile."""
-
 Counts = Num[Array, "batch tokens"]
-Tokens = Int[Array, "batch length"]
 Scores = Float[Array, "tokens heads"]
 Values = Float[Array, "tokens heads head_dim"]
 Attended = Float[Array, "batch heads head_dim"]
@@ -50,12 +46,7 @@ _product = partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
 
 
 def attend(
-    counts: Counts,
-    scores: Scores,
-    values: Values,
-    *,
-    tolerance: float | None = None,
-    tokens: Tokens | None = None,
+    counts: Counts, scores: Scores, values: Values, *, tolerance: float | None = None
 ) -> Attended:
     """What every head reads from every prompt.
 
@@ -67,8 +58,6 @@ def attend(
         tolerance: the rounding error that the gradient of the scores may have, relative to its
             largest entry, before the own form computes it again: 1e-5 in float32 and 1e-10 in
             float64 if left out. Training takes `TRAINING_TOLERANCE`.
-        tokens: the same prompts as tokens in any order, if they are at hand: adding up the rows of
-            a small table is several times as fast as multiplying it with mostly zeros.
 
     Returns:
         a_h for every prompt. Reverse-mode derivatives are exact for scores and values; counts are
@@ -79,14 +68,12 @@ def attend(
     """
     if tolerance is None:
         tolerance = 1e-5 if scores.dtype == jnp.float32 else 1e-10
-    return _attend(tolerance, counts, tokens, scores, values)
+    return _attend(tolerance, counts, scores, values)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _attend(
-    tolerance: float, counts: Counts, tokens: Tokens | None, scores: Scores, values: Values
-) -> Attended:
-    return _forward(tolerance, counts, tokens, scores, values)[0]
+def _attend(tolerance: float, counts: Counts, scores: Scores, values: Values) -> Attended:
+    return _forward(tolerance, counts, scores, values)[0]
 
 
 class _Saved(NamedTuple):
@@ -99,20 +86,18 @@ class _Saved(NamedTuple):
 
 
 def _forward(
-    tolerance: float, counts: Counts, tokens: Tokens | None, scores: Scores, values: Values
+    tolerance: float, counts: Counts, scores: Scores, values: Values
 ) -> tuple[Attended, _Saved]:
     """Attention, and what its derivative needs."""
     del tolerance
-    shared, totals = _shared_form(counts, tokens, scores, values)
+    shared, totals = _shared_form(counts, scores, values)
     in_range = jnp.min(totals) > _least_total(scores.dtype)
     in_range &= jnp.isfinite(jnp.max(jnp.abs(shared)))
     attended = jax.lax.cond(in_range, lambda: shared, lambda: _own_form(counts, scores, values))
     return attended, _Saved(counts, scores, values, attended, totals, in_range)
 
 
-def _backward(
-    tolerance: float, saved: _Saved, gradient: Attended
-) -> tuple[None, None, Scores, Values]:
+def _backward(tolerance: float, saved: _Saved, gradient: Attended) -> tuple[None, Scores, Values]:
     # Scaled to 1 at the largest: divided by large denominators, small gradients would underflow.
     scale = jnp.maximum(jnp.max(jnp.abs(gradient)), jnp.finfo(gradient.dtype).tiny)
     gradient = gradient / scale
@@ -123,7 +108,7 @@ def _backward(
         lambda: tuple(shared),
         lambda: _own_gradient(saved.counts, saved.scores, saved.values, gradient),
     )
-    return None, None, scale * of_scores, scale * of_values
+    return None, scale * of_scores, scale * of_values
 
 
 _attend.defvjp(_forward, _backward)
@@ -133,29 +118,15 @@ _attend.defvjp(_forward, _backward)
 
 
 def _shared_form(
-    counts: Counts, tokens: Tokens | None, scores: Scores, values: Values
+    counts: Counts, scores: Scores, values: Values
 ) -> tuple[Attended, Float[Array, "batch heads"]]:
     """Attention and its denominators Σ_z C(z) w(z)."""
     weights = _shared_weights(scores)
     table = jnp.concatenate([weights[:, :, None], weights[:, :, None] * values], axis=2)
-    rows = table.reshape(table.shape[0], -1)
-    if tokens is not None and tokens.shape[1] <= _MOST_ROWS:
-        sums = _added_up(rows, tokens)
-    else:
-        sums = _product(counts.astype(scores.dtype), rows)
+    sums = _product(counts.astype(scores.dtype), table.reshape(table.shape[0], -1))
     sums = sums.reshape(counts.shape[0], *table.shape[1:])
     totals = sums[:, :, 0]
     return sums[:, :, 1:] / totals[:, :, None], totals
-
-
-def _added_up(
-    rows: Float[Array, "tokens columns"], tokens: Tokens
-) -> Float[Array, "batch columns"]:
-    """Σ over a prompt's places of its tokens' rows, written out: XLA then adds them in one pass."""
-    return sum(
-        (rows.at[place].get(mode="promise_in_bounds") for place in tokens.T),
-        start=jnp.zeros((tokens.shape[0], rows.shape[1]), rows.dtype),
-    )
 
 
 def _shared_gradient(saved: _Saved, gradient: Attended) -> tuple[Scores, Values, Float[Array, ""]]:

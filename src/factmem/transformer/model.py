@@ -194,14 +194,10 @@ class Transformer(eqx.Module):
             return jnp.einsum("zd,hkd->zhk", self._prompt_embeddings, self.weights.value)
 
     def attention(
-        self,
-        counts: Num[Array, "batch tokens"],
-        *,
-        tolerance: float | None = None,
-        tokens: Int[Array, "batch length"] | None = None,
+        self, counts: Num[Array, "batch tokens"], *, tolerance: float | None = None
     ) -> Float[Array, "batch dim"]:
-        """F_MHSA: what the heads together write. `attend` explains tolerance and tokens."""
-        attended = attend(counts, self.scores(), self.values(), tolerance=tolerance, tokens=tokens)
+        """F_MHSA: what the heads together write. `attend` explains the tolerance."""
+        attended = attend(counts, self.scores(), self.values(), tolerance=tolerance)
         with _full_precision():
             return jnp.einsum("bhk,hkd->bd", attended, self.weights.output)
 
@@ -217,26 +213,17 @@ class Transformer(eqx.Module):
             return x + self.activation(hidden) @ self.weights.mlp_out
 
     def __call__(
-        self,
-        counts: Num[Array, "batch tokens"],
-        *,
-        tolerance: float | None = None,
-        tokens: Int[Array, "batch length"] | None = None,
+        self, counts: Num[Array, "batch tokens"], *, tolerance: float | None = None
     ) -> Float[Array, "batch dim"]:
         """F_TF: what stands at the last position before it is decoded."""
-        return self.with_mlp(self.attention(counts, tolerance=tolerance, tokens=tokens))
+        return self.with_mlp(self.attention(counts, tolerance=tolerance))
 
     def logits(
-        self,
-        counts: Num[Array, "batch tokens"],
-        *,
-        tolerance: float | None = None,
-        tokens: Int[Array, "batch length"] | None = None,
+        self, counts: Num[Array, "batch tokens"], *, tolerance: float | None = None
     ) -> Float[Array, "batch outputs"]:
         """φ(z)ᵀ F_TF for every output."""
         with _full_precision():
-            found = self(counts, tolerance=tolerance, tokens=tokens)
-            return found @ self.embeddings.outputs.T
+            return self(counts, tolerance=tolerance) @ self.embeddings.outputs.T
 
     def targets(self, answers: Int[Array, " batch"]) -> Int[Array, " batch"]:
         """Where answers stand among the outputs."""
@@ -287,7 +274,6 @@ def cross_entropy(
     answers: Int[Array, " batch"],
     *,
     tolerance: float | None = None,
-    tokens: Int[Array, "batch length"] | None = None,
 ) -> Float[Array, ""]:
     """The mean cross-entropy of the answers, in nats.
 
@@ -296,10 +282,9 @@ def cross_entropy(
         counts: the prompts' token counts.
         answers: the right answers, as ids from 0.
         tolerance: of the score gradients (see `attend`); `TRAINING_TOLERANCE` when training.
-        tokens: the same prompts as tokens in any order, if they are at hand (see `attend`).
     """
     losses = optax.softmax_cross_entropy_with_integer_labels(
-        model.logits(counts, tolerance=tolerance, tokens=tokens), model.targets(answers)
+        model.logits(counts, tolerance=tolerance), model.targets(answers)
     )
     return jnp.mean(losses)
 
