@@ -1,7 +1,7 @@
 """The flags that say which facts a transformer should know, and how it is asked for them."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cyclopts import Parameter
 
@@ -11,8 +11,9 @@ from factmem.errors import FactmemError
 
 if TYPE_CHECKING:
     from factmem.facts import FactTable
+    from factmem.transformer import Transformer
 
-__all__ = ["Facts", "check_facts", "table_of"]
+__all__ = ["Facts", "check_facts", "sizes_of", "table_of"]
 
 
 @Parameter(name="*")
@@ -68,3 +69,22 @@ def table_of(facts: Facts) -> "FactTable":
 
     sizes = (facts.subjects, facts.relations, facts.answers)
     return FactTable.random(*sizes, seed=facts.seed)  # pyright: ignore[reportArgumentType]
+
+
+def sizes_of(table: "FactTable", facts: Facts, model: "Transformer") -> dict[str, Any]:
+    """What an answer says of every transformer and of what it should know."""
+    shape = model.shape
+    return {
+        "subjects": table.subjects,
+        "relations": table.relations,
+        "answers_per_relation": table.answers_per_relation,
+        "facts": table.facts,
+        "seed": facts.seed,
+        "dim": shape.dim,
+        "heads": shape.heads,
+        "head_dim": shape.head_dim,
+        "width": shape.width,
+        "parameters": shape.parameters,
+        "stored_numbers": model.stored_numbers,
+        "facts_per_parameter": table.facts / shape.parameters,
+    }

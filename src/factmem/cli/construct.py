@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from cyclopts import Parameter
 
 from factmem.cli.answer import Answer, Output
-from factmem.cli.asked import Facts, check_facts, table_of
+from factmem.cli.asked import Facts, check_facts, sizes_of, table_of
 from factmem.cli.checks import check_accuracy, check_numbers, check_positive
 from factmem.cli.progress import progress
 from factmem.cli.shown import shown
@@ -87,22 +87,10 @@ def construct(
         built, details = _BUILDERS[method](keys[0], keys[1], asked, size, report)
         jax.block_until_ready(built.model)
     found = recall(built.model, asked, keys[2], trial.prompts)
-    shape = built.model.shape
     data = {
         "method": method,
-        "subjects": table.subjects,
-        "relations": table.relations,
-        "answers_per_relation": table.answers_per_relation,
-        "facts": table.facts,
-        "seed": facts.seed,
-        "dim": shape.dim,
-        "heads": shape.heads,
-        "head_dim": shape.head_dim,
-        "width": shape.width,
+        **sizes_of(table, facts, built.model),
         "block": built.blocks.sum(axis=1).max(),
-        "parameters": shape.parameters,
-        "stored_numbers": built.model.stored_numbers,
-        "facts_per_parameter": table.facts / shape.parameters,
         "prompts": found.prompts,
         "accuracy": found.accuracy,
         "min_margin": found.min_margin,

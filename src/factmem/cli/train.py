@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from factmem.cli.answer import Answer, Output
-from factmem.cli.asked import Facts, check_facts, table_of
+from factmem.cli.asked import Facts, check_facts, sizes_of, table_of
 from factmem.cli.checks import check_accuracy, check_numbers, check_positive
 from factmem.cli.progress import progress
 from factmem.cli.shown import shown
@@ -134,18 +134,7 @@ def train(
     steps = sum(run.steps for run in runs)
     data = {
         "protocol": training.protocol,
-        "subjects": table.subjects,
-        "relations": table.relations,
-        "answers_per_relation": table.answers_per_relation,
-        "facts": table.facts,
-        "seed": facts.seed,
-        "dim": shape.dim,
-        "heads": shape.heads,
-        "head_dim": shape.head_dim,
-        "width": shape.width,
-        "parameters": shape.parameters,
-        "stored_numbers": best.model.stored_numbers,
-        "facts_per_parameter": table.facts / shape.parameters,
+        **sizes_of(table, facts, best.model),
         "optimiser": protocol.optimiser,
         "batch": protocol.batch,
         "learning_rate": best.learning_rate,
