@@ -216,25 +216,14 @@ def _place(size):
 
 
 def products(size):
-    """The matrix products of one training step: rows × inner × columns, and what is transposed."""
-    batch, d, m = size.batch, size.dim, size.width
-    tokens = size.subjects + size.relations + size.noise + 1
+    """The matrix products of one training step."""
+    from factmem import Shape, Vocabulary
+    from factmem.training.cost import step_products
+
     answers = size.relations * size.answers_per_relation
-    inner = size.heads * size.head_dim
-    table = inner + size.heads
-    found = {
-        "values": (tokens, d, inner, "right"),
-        "values, backward": (inner, tokens, d, "left"),
-        "counts · table": (batch, tokens, table, None),
-        "counts · table, backward": (tokens, batch, table, "left"),
-        "logits": (batch, d, answers, "right"),
-        "logits, backward": (batch, answers, d, None),
-    }
-    for name, rows, columns in (("output", inner, d), ("MLP in", d, m), ("MLP out", m, d)):
-        found[name] = (batch, rows, columns, None)
-        found[f"{name}, backward"] = (batch, columns, rows, "right")
-        found[f"{name}, weights"] = (rows, batch, columns, "left")
-    return found
+    shape = Shape(size.dim, size.heads, size.head_dim, size.width)
+    words = Vocabulary(size.subjects, size.relations, size.noise, answers)
+    return step_products(shape, words, size.batch)
 
 
 _DOTS = {}

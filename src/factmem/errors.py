@@ -1,6 +1,6 @@
 """Errors that are the caller's to mend, each a single sentence."""
 
-__all__ = ["FactTableError", "FactmemError", "TensorFileError", "visible"]
+__all__ = ["FactTableError", "FactmemError", "StoreError", "TensorFileError", "visible"]
 
 
 class FactmemError(ValueError):
@@ -9,6 +9,10 @@ class FactmemError(ValueError):
 
 class FactTableError(FactmemError):
     """A table of facts that contradicts itself, lacks something or cannot be read."""
+
+
+class StoreError(FactmemError):
+    """A store of runs that is damaged, foreign, of another version, or cannot be written."""
 
 
 class TensorFileError(FactmemError):

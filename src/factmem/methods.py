@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from jaxtyping import Array, Key
 
     from factmem.memories import Associations, Memory
+    from factmem.memories.associations import Target
 
-__all__ = ["METHODS", "Built", "Method", "build", "method_named"]
+__all__ = ["METHODS", "Built", "Method", "build", "drawn", "method_named"]
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,25 @@ def build(
         if name not in (*chosen.needs, *chosen.takes):
             raise FactmemError(f"{method} has no {name}")
     return chosen.builder(key, associations, sizes, report)
+
+
+def drawn(
+    seed: int, facts: int, dim: int, outputs: int | None = None, target: "Target | None" = None
+) -> "tuple[Associations, Key[Array, ''], Key[Array, '']]":
+    """All that a seed stands for: the associations, the key of the method and one for a trial.
+
+    Those of more facts begin with those of fewer, with the same values: whatever stores more of
+    them stores fewer, as long as there are as many outputs as facts.
+
+    Args:
+        seed: of all randomness.
+        facts, dim, outputs, target: see `Associations.draw`.
+    """
+    import jax.random as jr
+
+    keys = jr.split(jr.key(seed), 3)
+    pairs = memories.Associations.draw(keys[0], facts, dim, outputs, target)
+    return pairs, keys[1], keys[2]
 
 
 def method_named(name: str) -> Method:

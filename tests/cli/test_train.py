@@ -13,7 +13,7 @@ import pytest
 
 from factmem import training
 from factmem.cli import main
-from factmem.cli.threads import one_thread
+from factmem.threads import one_thread
 from factmem.cli.train import Training, _protocol
 from factmem.errors import FactmemError
 from factmem.transformer import load_transformer

@@ -1,18 +1,19 @@
 """What a command found: JSON for programs, text for people. Commands return it; nobody prints."""
 
 import json
-import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from factmem.json_data import plain
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["Answer", "Output", "emit", "plain"]
+__all__ = ["Answer", "Output", "emit"]
 
 
 @Parameter(name="*")
@@ -60,18 +61,3 @@ def _rendered(shown: "RenderableType") -> str:
     with console.capture() as capture:
         console.print(shown)
     return capture.get()
-
-
-def plain(value: Any) -> Any:
-    """The same data with JSON's own types; numbers that are not finite are null."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(entry) for key, entry in value.items()}
-    if hasattr(value, "tolist"):  # numpy's numbers and arrays
-        return plain(value.tolist())
-    if isinstance(value, str | bool | int | None):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Sequence):
-        return [plain(entry) for entry in value]
-    raise TypeError(f"{type(value).__name__} is no JSON data")

@@ -9,9 +9,11 @@ from importlib.metadata import version
 from cyclopts import App, CycloptsError, UnknownCommandError
 
 from factmem.cli.answer import Answer, emit
+from factmem.cli.capacity import capacity
 from factmem.cli.construct import construct
 from factmem.cli.facts import facts
 from factmem.cli.memory import memory
+from factmem.cli.runs import runs
 from factmem.cli.train import train
 from factmem.errors import FactmemError, visible
 
@@ -37,6 +39,8 @@ app.command(facts)
 app.command(memory)
 app.command(construct)
 app.command(train)
+app.command(capacity)
+app.command(runs)
 
 
 def main(arguments: Sequence[str]) -> int:

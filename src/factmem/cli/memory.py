@@ -10,7 +10,7 @@ from factmem.cli.checks import check_accuracy, check_numbers, check_positive, ch
 from factmem.cli.progress import progress
 from factmem.cli.shown import shown
 from factmem.errors import FactmemError
-from factmem.methods import build, method_named
+from factmem.methods import build, drawn, method_named
 
 if TYPE_CHECKING:
     from factmem.memories import Associations, Memory
@@ -71,7 +71,9 @@ def memory(
 
     from factmem.stopwatch import Stopwatch
 
-    associations, method_key, trial_key = _draw(task)
+    associations, method_key, trial_key = drawn(
+        task.seed, task.facts, task.dim, task.outputs, task.target
+    )
     told = {"width": task.width, "rank": task.rank, "degree": task.degree}
     sizes = {name: size for name, size in told.items() if size is not None}
     with progress(output, method, chosen.steps) as report, Stopwatch() as watch:
@@ -113,16 +115,6 @@ def _check(task: Task, trial: Trial) -> None:
         raise FactmemError(f"--weight-noise is from 0 to 1e6, not {trial.weight_noise}")
     check_seed(task.seed)
     check_accuracy(trial.require)
-
-
-def _draw(task: Task) -> tuple["Associations", Any, Any]:
-    import jax.random as jr
-
-    from factmem.memories import Associations
-
-    keys = jr.split(jr.key(task.seed), 3)
-    pairs = Associations.draw(keys[0], task.facts, task.dim, task.outputs, task.target)
-    return pairs, keys[1], keys[2]
 
 
 def _tried(memory: "Memory", trial: Trial, key: Any) -> "Memory":

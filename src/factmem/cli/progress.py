@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from factmem.cli.answer import Output
 from factmem.progress import Report
@@ -14,28 +15,32 @@ _SECONDS_BETWEEN_LINES = 5.0
 
 
 @contextmanager
-def progress(output: Output, label: str, total: int | None = None) -> Iterator[Report]:
+def progress(
+    output: Output, label: str, total: int | None = None, unit: str = "step"
+) -> Iterator[Report]:
     """Shows how far a command is while the block runs.
 
     Args:
         output: the command's flags.
         label: what is being done.
         total: steps at most, where it is known; the bar then shows the time left.
+        unit: what is counted, if not steps.
 
     Yields:
-        What to call with the steps done and figures by name.
+        What to call with the steps done and figures by name. If `left` is one of them, it says how
+        many steps are left.
     """
     if output.json:
         yield lambda steps, **figures: None
     elif sys.stderr.isatty():
-        with _bar(label, total) as report:
+        with _bar(label, total, unit) as report:
             yield report
     else:
-        yield _lines(label, total)
+        yield _lines(label, total, unit)
 
 
 @contextmanager
-def _bar(label: str, total: int | None) -> Iterator[Report]:
+def _bar(label: str, total: int | None, unit: str) -> Iterator[Report]:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -51,16 +56,20 @@ def _bar(label: str, total: int | None) -> Iterator[Report]:
         columns[2:] = [BarColumn(), TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn()]
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(label, total=total)
-        yield lambda steps, **figures: bar.update(
-            task, completed=steps, description=_told(label, steps, figures)
-        )
+
+        def report(steps: int, **figures: Any) -> None:
+            whole = steps + figures["left"] if "left" in figures else total
+            told = _told(label, steps, unit, figures)
+            bar.update(task, completed=steps, total=whole, description=told)
+
+        yield report
 
 
-def _lines(label: str, total: int | None) -> Report:
+def _lines(label: str, total: int | None, unit: str) -> Report:
     last = time.monotonic()
     first: tuple[int, float] | None = None
 
-    def report(steps: int, **figures: float) -> None:
+    def report(steps: int, **figures: Any) -> None:
         nonlocal last, first
         now = time.monotonic()
         # The time left counts from the first report on: what was resumed took no time now.
@@ -70,13 +79,14 @@ def _lines(label: str, total: int | None) -> Report:
             left = ""
             if total is not None and steps > begun:
                 left = f", {(now - since) * (total - steps) / (steps - begun):.0f} s left at most"
-            sys.stderr.write(f"{_told(label, steps, figures)}{left}\n")
+            sys.stderr.write(f"{_told(label, steps, unit, figures)}{left}\n")
             sys.stderr.flush()
 
     return report
 
 
-def _told(label: str, steps: int, figures: dict[str, float]) -> str:
-    return ", ".join(
-        [f"{label}: {steps:,} steps", *(f"{name} {value:.4g}" for name, value in figures.items())]
-    )
+def _told(label: str, steps: int, unit: str, figures: dict[str, Any]) -> str:
+    told = [f"{label}: {steps:,} {unit}{'s' * (steps != 1)}"]
+    for name, value in figures.items():
+        told.append(f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}")
+    return ", ".join(told)

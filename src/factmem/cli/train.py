@@ -13,8 +13,8 @@ from factmem.cli.asked import Facts, check_facts, sizes_of, table_of
 from factmem.cli.checks import check_accuracy, check_numbers, check_positive
 from factmem.cli.progress import progress
 from factmem.cli.shown import shown
-from factmem.cli.threads import one_thread
 from factmem.errors import FactmemError
+from factmem.threads import one_thread
 
 if TYPE_CHECKING:
     from factmem.facts import FactTable

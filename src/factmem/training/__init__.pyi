@@ -1,4 +1,5 @@
 from .checkpoint import Checkpoint as Checkpoint
+from .cost import step_flops as step_flops
 from .memories import LINEAR_PROTOCOL as LINEAR_PROTOCOL
 from .memories import MLP_PROTOCOL as MLP_PROTOCOL
 from .memories import MemoryProtocol as MemoryProtocol

@@ -1,0 +1,17 @@
+from .capacity import Capacity as Capacity
+from .capacity import Progress as Progress
+from .capacity import SeedCapacity as SeedCapacity
+from .capacity import find_capacities as find_capacities
+from .capacity import find_capacity as find_capacity
+from .memories import LinearQuestion as LinearQuestion
+from .memories import MLPQuestion as MLPQuestion
+from .question import Question as Question
+from .search import Bracket as Bracket
+from .search import FastSearch as FastSearch
+from .search import Outcome as Outcome
+from .search import PaperSearch as PaperSearch
+from .search import Search as Search
+from .search import Verdict as Verdict
+from .search import Walk as Walk
+from .search import walk as walk
+from .transformers import TransformerQuestion as TransformerQuestion

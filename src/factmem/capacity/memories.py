@@ -1,0 +1,246 @@
+"""How many associations a linear or an MLP memory stores (Figures 1 and 6)."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from factmem.capacity.question import Question
+from factmem.capacity.search import PaperSearch
+from factmem.errors import FactmemError
+from factmem.runs.task import Measure, Task
+
+__all__ = ["LinearQuestion", "MLPQuestion", "measure_memory"]
+
+_BITS = 16
+_LINEAR = {"maximal": "maximal", "trained": "trained-linear"}
+_MLP = {"fitted": "fitted-relu", "trained": "trained-mlp"}
+_LINEAR_LOAD = {"maximal": 0.9, "trained": 0.77}
+"""N ln N / d²: as `benchmarks/memories.md` has it for 100 %, and the authors' line for 99 %."""
+_MLP_BITS = 2.0
+"""Bits per weight of a fitted MLP, and of the authors' two lines, 0.35 N ln N and 1.2 N = m·d."""
+
+
+@dataclass(frozen=True)
+class LinearQuestion(Question):
+    """How many associations a d × d matrix stores, f*(x) = x.
+
+    Args:
+        dim: d.
+        method: `maximal` is the best there is, with a proof; `trained` is the paper's training.
+        criterion: the accuracy that counts as stored. 1 means all of them, in float32 with
+            weights of 16 bits; for `maximal` it means that some matrix does it.
+
+    Raises:
+        FactmemError: numbers that make no question.
+    """
+
+    dim: int
+    method: Literal["maximal", "trained"] = "maximal"
+    criterion: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check(self.criterion, dim=self.dim)
+
+    @property
+    def parameters(self) -> int:
+        """d²."""
+        return self.dim**2
+
+    @property
+    def density(self) -> float:
+        """From N ln N ≈ 0.9 d² or 0.77 d²."""
+        return _solved(_LINEAR_LOAD[self.method] * self.parameters) / self.parameters
+
+    @property
+    def ratio(self) -> float:
+        """As the authors have it."""
+        return 1.01
+
+    @property
+    def paper_search(self) -> PaperSearch:
+        """N between d and d²/2."""
+        return PaperSearch(self.dim, max(self.dim + 1, self.dim**2 // 2), self.ratio)
+
+    def facts(self, size: int) -> int:
+        """N itself."""
+        return size
+
+    def task(self, size: int, seed: int) -> Task:
+        """The measurement at N = size."""
+        return _task(_LINEAR[self.method], self.dim, size, None, None, self.criterion, seed)
+
+
+@dataclass(frozen=True)
+class MLPQuestion(Question):
+    """How many associations an MLP of m neurons stores.
+
+    Args:
+        dim: d.
+        width: m.
+        method: `fitted` by L-BFGS, all weights, no bias; or `trained` as in the paper.
+        outputs: M, with f*(x) = ⌊xM/N⌋; as many as there are associations if left out, with
+            f*(x) = x.
+        criterion: the accuracy that counts as stored. 1 means all of them, in float32 with
+            weights of 16 bits.
+
+    Raises:
+        FactmemError: numbers that make no question.
+    """
+
+    dim: int
+    width: int
+    method: Literal["fitted", "trained"] = "fitted"
+    outputs: int | None = None
+    criterion: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check(self.criterion, dim=self.dim, width=self.width)
+        if self.outputs is not None and self.outputs < 2:
+            raise FactmemError(f"there is something to tell apart: 2 outputs, not {self.outputs}")
+
+    @property
+    def parameters(self) -> int:
+        """2·m·d, and m biases if trained."""
+        return 2 * self.width * self.dim + self.width * (self.method == "trained")
+
+    @property
+    def density(self) -> float:
+        """From 2 bits a weight."""
+        bits = _MLP_BITS * 2 * self.width * self.dim
+        many = _solved(bits * math.log(2))
+        return (many if self.outputs is None else bits / math.log2(self.outputs)) / self.parameters
+
+    @property
+    def ratio(self) -> float:
+        """As the authors have it."""
+        return 1.01
+
+    @property
+    def paper_search(self) -> PaperSearch:
+        """N between d and m·d."""
+        return PaperSearch(self.dim, max(self.dim + 1, self.width * self.dim), self.ratio)
+
+    def facts(self, size: int) -> int:
+        """N itself."""
+        return size
+
+    def task(self, size: int, seed: int) -> Task:
+        """The measurement at N = size."""
+        return _task(
+            _MLP[self.method], self.dim, size, self.outputs, self.width, self.criterion, seed
+        )
+
+
+def measure_memory(
+    *,
+    method: str,
+    dim: int,
+    facts: int,
+    outputs: int,
+    width: int | None,
+    criterion: float,
+    protocol: Mapping[str, Any] | None,
+    seed: int,
+) -> dict[str, Any]:
+    """Makes one memory, as `factmem memory` does with the same seed, and tests it.
+
+    Args:
+        method: a name in `METHODS`.
+        dim, facts, outputs, width: the sizes.
+        criterion: the accuracy that counts as stored.
+        protocol: how it is trained, if it is.
+        seed: of embeddings and method.
+    """
+    from factmem.memories import rounded
+    from factmem.methods import build, drawn
+
+    pairs, key, _ = drawn(seed, facts, dim, outputs)
+    if protocol is not None:
+        memory, details = _trained(key, pairs, width, protocol)
+        best = details["best_accuracy"]
+    else:
+        sizes = {} if width is None else {"width": width}
+        built = build(method, key, pairs, None, **sizes)
+        memory, details = built.memory, dict(built.details)
+        best = memory.score(pairs).accuracy
+    score = memory.score(pairs)
+    coarse = rounded(memory, _BITS).score(pairs)
+    stored = best >= criterion
+    if criterion == 1:
+        # Whether some matrix does it is proved, or not found out; then the one in hand must do it.
+        stored = coarse.accuracy == score.accuracy == 1
+        if not stored and details.get("verdict") == "undecided":
+            stored = None
+    return {
+        "stored": stored,
+        "parameters": score.parameters,
+        "facts": facts,
+        "outputs": outputs,
+        **details,
+        "accuracy": score.accuracy,
+        "accuracy_16_bits": coarse.accuracy,
+        "min_margin": score.min_margin,
+        "relative_margin": score.relative_margin,
+    }
+
+
+MEASURE = Measure("memory", 1, measure_memory)
+
+
+def _trained(
+    key: Any, pairs: Any, width: int | None, protocol: Mapping[str, Any]
+) -> tuple[Any, dict[str, Any]]:
+    from factmem.training import MemoryProtocol, linear_start, mlp_start, train_memories
+
+    start = linear_start(key, pairs.dim) if width is None else mlp_start(key, pairs.dim, width)
+    (run,) = train_memories([start], [pairs], MemoryProtocol(**protocol))
+    return run.memory, {
+        "best_accuracy": run.best_accuracy,
+        "steps": run.steps,
+        "outcome": run.outcome.value,
+    }
+
+
+def _task(
+    method: str,
+    dim: int,
+    facts: int,
+    outputs: int | None,
+    width: int | None,
+    criterion: float,
+    seed: int,
+) -> Task:
+    from factmem.training import LINEAR_PROTOCOL, MLP_PROTOCOL
+
+    protocols = {"trained-linear": LINEAR_PROTOCOL, "trained-mlp": MLP_PROTOCOL}
+    protocol = None
+    if method in protocols:
+        protocol = {**asdict(protocols[method]), "criterion": criterion}
+    config = {
+        "method": method,
+        "dim": dim,
+        "facts": facts,
+        "outputs": facts if outputs is None else outputs,
+        "width": width,
+        "criterion": criterion,
+        "protocol": protocol,
+        "seed": seed,
+    }
+    return Task(MEASURE, config)
+
+
+def _check(criterion: float, **sizes: int) -> None:
+    for name, size in sizes.items():
+        if size < 1:
+            raise FactmemError(f"{name} is at least 1, not {size}")
+    if not 0 < criterion <= 1:
+        raise FactmemError(f"a criterion is an accuracy above 0, up to 1, not {criterion}")
+
+
+def _solved(product: float) -> float:
+    """The N at which N ln N has this value, which is at least 1."""
+    from scipy.special import lambertw
+
+    product = max(product, 1.0)
+    return float(product / lambertw(product).real)

@@ -1,0 +1,83 @@
+"""What is asked of a capacity search: which sizes there are, and how one is measured."""
+
+from abc import ABC, abstractmethod
+from typing import Literal
+
+from factmem.capacity.search import FastSearch, PaperSearch, Search, Verdict
+from factmem.runs.store import Record
+from factmem.runs.task import Task
+
+__all__ = ["Question", "SearchName"]
+
+SearchName = Literal["fast", "paper"]
+
+_STEP = 1.04
+"""As much as guesses are wrong by, seed by seed."""
+
+
+class Question(ABC):
+    """How many facts something of a given shape stores.
+
+    A *size* is the number that is searched for: S of a table, or N of associations.
+    """
+
+    @property
+    @abstractmethod
+    def parameters(self) -> int:
+        """Of the shape, counted as the paper counts."""
+
+    @property
+    @abstractmethod
+    def density(self) -> float:
+        """Facts per parameter to expect, from what such shapes were measured to store."""
+
+    @property
+    @abstractmethod
+    def ratio(self) -> float:
+        """How narrow a bracket should be, as upper/lower."""
+
+    @property
+    @abstractmethod
+    def paper_search(self) -> PaperSearch:
+        """The authors' own bisection for this."""
+
+    @abstractmethod
+    def facts(self, size: int) -> int:
+        """How many facts a size has."""
+
+    @abstractmethod
+    def task(self, size: int, seed: int) -> Task:
+        """The measurement that says whether a size is stored. Its metrics have `stored`: true,
+        false, or null where that was not found out."""
+
+    def search(self, name: SearchName, density: float | None = None) -> Search:
+        """The search for the largest size.
+
+        Args:
+            name: `fast`, or `paper` for the authors' own.
+            density: facts per parameter to begin with, such as those of the last shape of a sweep;
+                what such shapes usually store if left out.
+        """
+        if name == "paper":
+            return self.paper_search
+        facts = self.parameters * (self.density if density is None else density)
+        return FastSearch(self.size_of(facts), self.ratio, _STEP)
+
+    def size_of(self, facts: float) -> int:
+        """The largest size that has at most so many facts, and at least 1."""
+        above = 2
+        while self.facts(above) <= facts:
+            above *= 2
+        size, above = above // 2, above
+        while above - size > 1:
+            middle = (size + above) // 2
+            size, above = (middle, above) if self.facts(middle) <= facts else (size, middle)
+        return size
+
+    @staticmethod
+    def verdict(record: Record) -> Verdict:
+        """What a measurement says. One that failed says nothing."""
+        stored = None if record.metrics is None else record.metrics["stored"]
+        if stored is None:
+            return Verdict.UNDECIDED
+        return Verdict.STORED if stored else Verdict.NOT_STORED

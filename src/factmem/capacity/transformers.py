@@ -1,0 +1,223 @@
+"""How many facts a one-layer transformer stores (Figures 4, 7, 8 and 9)."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from factmem.capacity.question import Question
+from factmem.capacity.search import PaperSearch
+from factmem.errors import FactmemError
+from factmem.runs.task import Measure, Task
+
+__all__ = ["ProtocolName", "Scaling", "TransformerQuestion", "measure_transformer"]
+
+ProtocolName = Literal["paper", "best", "compiled"]
+Scaling = Literal["s=r", "s=r2", "d=s=r"]
+
+_DENSITY = {"paper": 0.11, "best": 0.21, "compiled": 0.15}
+"""Facts per parameter in (32, 8, 4, 32) with S = R and D = 8: see docs/capacity.md."""
+_PROMPTS = 8
+"""For each fact, when a transformer that stores them is asked for all."""
+
+
+@dataclass(frozen=True)
+class TransformerQuestion(Question):
+    """How many facts a transformer stores. A size is S.
+
+    Args:
+        dim, heads, head_dim, width: d, H, d_h and m; no width is attention alone.
+        answers: D; left out where it grows with S.
+        protocol: trained as in the `paper`, trained as well as we know (`best`), or `compiled`
+            with a certificate.
+        scaling: S = R; S = R², with R = ⌊√S⌋; or D = S = R.
+        criterion: the accuracy that counts as stored. For training: one of the checks is above it
+            (1: all prompts of the check are right). For `compiled`: the certified accuracy.
+        noise: how many different noise tokens there are; S + R if left out.
+        length: T, the tokens in a prompt.
+
+    Raises:
+        FactmemError: numbers that make no question.
+    """
+
+    dim: int
+    heads: int
+    head_dim: int
+    width: int
+    answers: int | None = 8
+    protocol: ProtocolName = "paper"
+    scaling: Scaling = "s=r"
+    criterion: float = 0.99
+    noise: int | None = None
+    length: int = 32
+
+    def __post_init__(self) -> None:
+        for name in ("dim", "heads", "head_dim"):
+            if getattr(self, name) < 1:
+                raise FactmemError(f"{name} is at least 1, not {getattr(self, name)}")
+        if self.width < 0:
+            raise FactmemError(f"width is at least 0, not {self.width}")
+        if (self.answers is None) != (self.scaling == "d=s=r"):
+            raise FactmemError("answers are given, except where D = S = R says how many there are")
+        if self.answers is not None and self.answers < 1:
+            raise FactmemError(f"a relation has at least one answer, not {self.answers}")
+        if not 0 < self.criterion <= 1:
+            raise FactmemError(f"a criterion is an accuracy above 0, up to 1, not {self.criterion}")
+
+    @property
+    def parameters(self) -> int:
+        """4·H·d·d_h + 2·m·d."""
+        return 4 * self.heads * self.dim * self.head_dim + 2 * self.width * self.dim
+
+    @property
+    def density(self) -> float:
+        """What the shape (32, 8, 4, 32) stores by this protocol."""
+        # The same bits make more facts of fewer answers; 8 is what was measured.
+        answers = self.answers or max(2.0, math.sqrt(_DENSITY[self.protocol] * self.parameters))
+        return _DENSITY[self.protocol] * 3 / max(1.0, math.log2(answers))
+
+    @property
+    def ratio(self) -> float:
+        """In S; facts have its square where S = R."""
+        return 1.05
+
+    @property
+    def paper_search(self) -> PaperSearch:
+        """S between 8 and 512, until the ends are neighbours."""
+        return PaperSearch(8, 512)
+
+    def sizes(self, size: int) -> tuple[int, int, int]:
+        """S, R and D."""
+        relations = math.isqrt(size) if self.scaling == "s=r2" else size
+        return size, relations, size if self.answers is None else self.answers
+
+    def facts(self, size: int) -> int:
+        """S·R."""
+        subjects, relations, _ = self.sizes(size)
+        return subjects * relations
+
+    def task(self, size: int, seed: int) -> Task:
+        """The measurement at S = size."""
+        subjects, relations, answers = self.sizes(size)
+        config = {
+            "protocol": self.protocol,
+            "training": _training(self.protocol, self.criterion),
+            "dim": self.dim,
+            "heads": self.heads,
+            "head_dim": self.head_dim,
+            "width": self.width,
+            "subjects": subjects,
+            "relations": relations,
+            "answers": answers,
+            "noise": subjects + relations if self.noise is None else self.noise,
+            "length": self.length,
+            "criterion": self.criterion,
+            "seed": seed,
+        }
+        return Task(MEASURE, config)
+
+
+def measure_transformer(
+    *,
+    protocol: ProtocolName,
+    training: Mapping[str, Any] | None,
+    dim: int,
+    heads: int,
+    head_dim: int,
+    width: int,
+    subjects: int,
+    relations: int,
+    answers: int,
+    noise: int,
+    length: int,
+    criterion: float,
+    seed: int,
+) -> dict[str, Any]:
+    """Trains or compiles one transformer, as `factmem train` and `factmem construct` do.
+
+    Args:
+        protocol: its name.
+        training: its numbers, if it is trained.
+        dim, heads, head_dim, width: the shape.
+        subjects, relations, answers: S, R and D of a random table.
+        noise, length: of prompts.
+        criterion: the accuracy that counts as stored.
+        seed: of table, embeddings, weights and prompts.
+    """
+    import jax.random as jr
+
+    from factmem.facts import FactTable, PromptDistribution
+    from factmem.transformer import Shape, recall
+
+    table = FactTable.random(subjects, relations, answers, seed=seed)
+    asked = PromptDistribution.of(table, noise=noise, length=length)
+    shape = Shape(dim, heads, head_dim, width)
+    keys = jr.split(jr.key(seed), 3)
+    if training is None:
+        model, found = _compiled(keys, asked, shape, criterion)
+    else:
+        model, found = _trained(keys, asked, shape, training)
+    sizes = {"facts": table.facts, "parameters": shape.parameters}
+    if not found["stored"] or model is None:
+        return {**found, **sizes}
+    asked_for_all = recall(model, asked, keys[2], _PROMPTS)
+    return {
+        **found,
+        **sizes,
+        "accuracy": asked_for_all.sampled_accuracy,
+        "accuracy_in_worst_noise": asked_for_all.accuracy,
+        "min_margin": asked_for_all.min_margin,
+        "relative_margin": asked_for_all.relative_margin,
+    }
+
+
+MEASURE = Measure("transformer", 1, measure_transformer)
+
+
+def _trained(keys: Any, asked: Any, shape: Any, training: Mapping[str, Any]) -> Any:
+    from factmem.training import Protocol, best_run, runs_of, step_flops, train_transformers
+    from factmem.transformer import Transformer
+
+    protocol = Protocol(**{**training, "learning_rates": tuple(training["learning_rates"])})
+    start = Transformer.draw(keys[0], shape, asked.vocabulary)
+    runs = train_transformers(runs_of(start, asked, protocol), protocol, keys[1])
+    best, steps = best_run(runs), sum(run.steps for run in runs)
+    return best.model, {
+        "stored": best.success,
+        "best_accuracy": best.best_accuracy,
+        "learning_rate": best.learning_rate,
+        "steps": best.steps,
+        "outcome": best.outcome.value,
+        "run_steps": steps,
+        "flops": steps * step_flops(shape, asked.vocabulary, protocol.batch),
+    }
+
+
+def _compiled(keys: Any, asked: Any, shape: Any, criterion: float) -> Any:
+    from factmem.transformer import EXPERIMENTS, Embeddings, compile_facts
+
+    embeddings = Embeddings.draw(keys[0], shape.dim, asked.vocabulary, EXPERIMENTS)
+    try:
+        built = compile_facts(keys[1], asked, embeddings, shape)
+    except FactmemError as error:  # the compiler says why this cannot be
+        return None, {"stored": False, "outcome": str(error)}
+    certificate = built.certificate
+    return built.model, {
+        "stored": certificate.certified_accuracy >= criterion,
+        "certified_accuracy": certificate.certified_accuracy,
+        "min_certified_margin": certificate.min_certified_margin,
+        "iterations": built.iterations,
+        "outcome": built.outcome.value,
+    }
+
+
+def _training(protocol: ProtocolName, criterion: float) -> dict[str, Any] | None:
+    """All numbers of a protocol, so that a result is filed under them and not under a name."""
+    if protocol == "compiled":
+        return None
+    from factmem.training import BEST, PAPER
+
+    chosen = {"paper": PAPER, "best": BEST}[protocol]
+    # Above this means all prompts of a check, where all are asked for.
+    most = 1 - 0.5 / chosen.prompts
+    return {**asdict(chosen), "criterion": min(criterion, most)}

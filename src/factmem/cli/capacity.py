@@ -1,0 +1,313 @@
+"""`factmem capacity`: the largest number of facts that a shape stores."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import App, Parameter
+
+from factmem.cli.answer import Answer, Output
+from factmem.cli.checks import check_numbers, check_positive, check_seed
+from factmem.cli.kept import store_path
+from factmem.cli.progress import progress
+from factmem.cli.shown import shown
+from factmem.errors import FactmemError
+
+if TYPE_CHECKING:
+    from factmem.capacity import Bracket, Capacity, Progress, Question, SeedCapacity
+    from factmem.runs import Workers
+
+__all__ = ["capacity"]
+
+_MOST_SEEDS = 1000
+_LARGEST_DIM = 2**14
+
+capacity = App(name="capacity", help="Find the largest number of facts that a shape stores.")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Searching:
+    """How the search is done."""
+
+    criterion: float | None = None
+    """The accuracy that counts as stored (default: 1, and 0.99 where something is trained)."""
+    search: Literal["fast", "paper"] = "fast"
+    """fast: from a good guess outwards. paper: the authors' bisection of a wide range."""
+    seeds: int = 1
+    """How many seeds are searched for, each by itself; the median counts."""
+    seed: int = 0
+    """The first of them."""
+    store: str | None = None
+    """File of results: what is there is not done again (default: $FACTMEM_STORE, or yours)."""
+    fresh: Annotated[bool, Parameter(negative=())] = False
+    """Ignore stored results, and replace them."""
+    workers: int | None = None
+    """Processes on this machine (default: one for each core)."""
+    cluster: str | None = None
+    """Use the workers of a dask scheduler instead, such as tcp://host:8786."""
+
+
+@capacity.command
+def linear(
+    *,
+    dim: int,
+    method: Literal["maximal", "trained"] = "maximal",
+    searching: Searching = Searching(),
+    output: Output = Output(),
+) -> Answer:
+    """Find how many associations a d × d matrix stores.
+
+    Args:
+        dim: d.
+        method: maximal is the best there is, with a proof either way; trained is the paper's.
+    """
+    _check(searching, dim=dim)
+    from factmem.capacity import LinearQuestion
+
+    criterion = _criterion(searching, method == "trained")
+    return _answer(LinearQuestion(dim, method, criterion), "N", searching, output)
+
+
+@capacity.command
+def mlp(
+    *,
+    dim: int,
+    width: int,
+    method: Literal["fitted", "trained"] = "fitted",
+    outputs: int | None = None,
+    searching: Searching = Searching(),
+    output: Output = Output(),
+) -> Answer:
+    """Find how many associations an MLP memory stores.
+
+    Args:
+        dim: d.
+        width: m, its neurons.
+        method: fitted by L-BFGS, or trained as in the paper.
+        outputs: M, the values to decode over (default: as many as there are associations).
+    """
+    _check(searching, dim=dim, width=width)
+    check_numbers(width, dim)
+    from factmem.capacity import MLPQuestion
+
+    criterion = _criterion(searching, method == "trained")
+    return _answer(MLPQuestion(dim, width, method, outputs, criterion), "N", searching, output)
+
+
+@capacity.command
+def transformer(
+    *,
+    dim: int,
+    heads: int,
+    head_dim: int,
+    width: int,
+    answers: int | None = None,
+    protocol: Literal["paper", "best", "compiled"] = "paper",
+    scaling: Literal["s=r", "s=r2", "d=s=r"] = "s=r",
+    noise: int | None = None,
+    length: int = 32,
+    searching: Searching = Searching(),
+    output: Output = Output(),
+) -> Answer:
+    """Find how many facts a transformer stores.
+
+    Args:
+        dim: d, the dimension of embeddings.
+        heads: H.
+        head_dim: d_h, the dimension of a head.
+        width: m, the neurons of the MLP; 0 is attention alone.
+        answers: D, the answers of each relation (default: 8; with d=s=r as many as subjects).
+        protocol: paper and best train it, compiled writes the weights, with a certificate.
+        scaling: S = R, S = R² or D = S = R; S is what is searched for.
+        noise: how many different noise tokens there are (default: S + R).
+        length: T, the tokens in a prompt.
+    """
+    _check(searching, dim=dim, heads=heads, head_dim=head_dim, answers=answers, noise=noise)
+    if width < 0:
+        raise FactmemError(f"--width is at least 0, not {width}")
+    check_numbers(max(width, heads * head_dim), dim)
+    if not 3 <= length <= 2**20:
+        raise FactmemError(f"--length is from 3 to {2**20}, not {length}")
+    if scaling == "d=s=r" and answers is not None:
+        raise FactmemError("--scaling d=s=r has its own --answers: give one of them")
+    from factmem.capacity import TransformerQuestion
+
+    question = TransformerQuestion(
+        dim,
+        heads,
+        head_dim,
+        width,
+        8 if answers is None and scaling != "d=s=r" else answers,
+        protocol,
+        scaling,
+        _criterion(searching, protocol != "compiled"),
+        noise,
+        length,
+    )
+    return _answer(question, "S", searching, output)
+
+
+def _check(searching: Searching, **sizes: int | None) -> None:
+    """What can be said before anything is loaded."""
+    check_positive(**sizes, seeds=searching.seeds, workers=searching.workers)
+    if (sizes["dim"] or 1) > _LARGEST_DIM:
+        raise FactmemError(f"--dim is at most {_LARGEST_DIM}, not {sizes['dim']}")
+    if searching.seeds > _MOST_SEEDS:
+        raise FactmemError(f"--seeds is at most {_MOST_SEEDS}, not {searching.seeds}")
+    check_seed(searching.seed)
+    check_seed(searching.seed + searching.seeds - 1)
+    if searching.criterion is not None and not 0 < searching.criterion <= 1:
+        raise FactmemError(
+            f"--criterion is an accuracy above 0, up to 1, not {searching.criterion}"
+        )
+    if searching.cluster is not None and searching.workers is not None:
+        raise FactmemError("--workers are on this machine, --cluster has its own: give one of them")
+    store_path(searching.store)
+
+
+def _criterion(searching: Searching, trained: bool) -> float:
+    return (0.99 if trained else 1.0) if searching.criterion is None else searching.criterion
+
+
+def _answer(question: "Question", symbol: str, searching: Searching, output: Output) -> Answer:
+    import time
+
+    from factmem.capacity import find_capacity
+    from factmem.runs import Store
+
+    start = time.monotonic()
+    with (
+        Store(store_path(searching.store)) as store,
+        _workers(searching) as workers,
+        progress(output, "capacity", unit="probe") as report,
+    ):
+        found = find_capacity(
+            question,
+            range(searching.seed, searching.seed + searching.seeds),
+            store,
+            workers,
+            search=searching.search,
+            fresh=searching.fresh,
+            report=lambda progress: report(progress.done, **_figures(progress, symbol)),
+        )
+        where = str(store.path)
+    data = _data(found, searching, where, time.monotonic() - start)
+    title = f"capacity of {question.parameters:,} parameters"
+    return Answer(data, lambda: shown(title, _labels(symbol), data, _notes(data)), output)
+
+
+@contextmanager
+def _workers(searching: Searching) -> "Iterator[Workers]":
+    from factmem.runs import ClusterWorkers, LocalWorkers
+
+    if searching.cluster is not None:
+        workers = ClusterWorkers(searching.cluster)
+    else:
+        workers = LocalWorkers(searching.workers)
+    with workers:
+        yield workers
+
+
+def _figures(progress: "Progress", symbol: str) -> dict[str, Any]:
+    brackets = [_told(bracket, symbol) for bracket in progress.brackets[:3]]
+    more = [] if len(progress.brackets) <= 3 else ["…"]
+    return {
+        "running": progress.running,
+        "left": progress.left,
+        "bracket": "; ".join([*brackets, *more]),
+    }
+
+
+def _told(bracket: "Bracket", symbol: str) -> str:
+    if bracket.lower is None and bracket.upper is None:
+        return f"{symbol} = ?"
+    lower = "" if bracket.lower is None else f"{bracket.lower} ≤ "
+    upper = "" if bracket.upper is None else f" < {bracket.upper}"
+    return f"{lower}{symbol}{upper}"
+
+
+def _data(found: "Capacity", searching: Searching, store: str, seconds: float) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    question, median = found.question, found.median
+    records = [record for seed in found.seeds for record in seed.probes.values()]
+    return {
+        **asdict(question),  # pyright: ignore[reportArgumentType]
+        "search": searching.search,
+        "embeddings": "given",
+        "parameters": question.parameters,
+        "facts": found.facts,
+        "facts_per_parameter": found.facts / question.parameters,
+        "lower": median.bracket.lower,
+        "upper": median.bracket.upper,
+        **_margins(median),
+        "seeds": [_seed(seed, question) for seed in found.seeds],
+        "probes": len(records),
+        "probes_read": sum(record.kept for record in records),
+        "probes_run": sum(not record.kept for record in records),
+        "store": store,
+        "seconds": seconds,
+    }
+
+
+def _margins(seed: "SeedCapacity") -> dict[str, Any]:
+    metrics = {} if seed.largest is None else seed.largest.metrics or {}
+    return {name: metrics.get(name) for name in ("accuracy", "min_margin", "relative_margin")}
+
+
+def _seed(seed: "SeedCapacity", question: "Question") -> dict[str, Any]:
+    lower = seed.bracket.lower
+    return {
+        "seed": seed.seed,
+        "lower": lower,
+        "upper": seed.bracket.upper,
+        "undecided": seed.bracket.undecided,
+        "facts": 0 if lower is None else question.facts(lower),
+        "outcome": seed.outcome.value,
+        **_margins(seed),
+        "probes": [
+            {
+                "size": size,
+                "run": record.identity[:12],
+                "verdict": question.verdict(record).value,
+                "source": "read" if record.kept else "run",
+                "seconds": record.seconds,
+                "error": record.error,
+            }
+            for size, record in seed.probes.items()
+        ],
+    }
+
+
+def _notes(data: dict[str, Any]) -> list[str]:
+    seeds = data["seeds"]
+    notes = [
+        f"Seed {seed['seed']}: stored {_or_none(seed['lower'])}, not stored "
+        f"{_or_none(seed['upper'])}{' (undecided)' if seed['undecided'] else ''}. {seed['outcome']}"
+        for seed in seeds
+    ]
+    failed = [probe for seed in seeds for probe in seed["probes"] if probe["error"] is not None]
+    notes += [f"Run {probe['run']} failed: {probe['error']}" for probe in failed]
+    return [*notes, f"Runs are kept in {data['store']}; factmem runs lists them."]
+
+
+def _or_none(size: int | None) -> str:
+    return "nothing known" if size is None else f"{size:,}"
+
+
+def _labels(symbol: str) -> dict[str, str]:
+    return {
+        "facts": "facts stored, median seed",
+        "parameters": "parameters",
+        "facts_per_parameter": "facts per parameter",
+        "lower": f"largest {symbol} that is stored",
+        "upper": f"smallest {symbol} that is not",
+        "criterion": "stored means an accuracy of",
+        "accuracy": "accuracy over all facts",
+        "relative_margin": "smallest relative margin",
+        "probes": "probes",
+        "probes_read": "of them read from the store",
+        "seconds": "seconds",
+    }

@@ -1,0 +1,13 @@
+from .cluster import ClusterWorkers as ClusterWorkers
+from .perform import perform as perform
+from .store import Record as Record
+from .store import Store as Store
+from .store import default_store as default_store
+from .sweep import Known as Known
+from .sweep import State as State
+from .sweep import Wanted as Wanted
+from .sweep import sweep as sweep
+from .task import Measure as Measure
+from .task import Task as Task
+from .workers import LocalWorkers as LocalWorkers
+from .workers import Workers as Workers

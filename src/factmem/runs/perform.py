@@ -1,0 +1,70 @@
+"""Doing one task, on whatever machine. Importing this loads no jax."""
+
+import platform
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from factmem.json_data import plain
+from factmem.runs.store import Record
+from factmem.runs.task import Task
+from factmem.threads import one_thread, threads_used
+
+__all__ = ["failure", "perform"]
+
+_LIBRARIES = ("factmem", "jax", "jaxlib", "equinox", "optax", "numpy", "scipy")
+
+
+def perform(task: Task) -> Record:
+    """Measures, and gives the record of it.
+
+    With one thread, unless jax runs already: then results do not depend on how many cores a
+    machine has, and a worker for each core uses them better than threads do.
+    """
+    if "jax" not in sys.modules:
+        one_thread()
+    start = time.monotonic()
+    metrics = task.measure.function(**task.config)
+    return _record(task, time.monotonic() - start, metrics=plain(metrics))
+
+
+def failure(task: Task, error: BaseException, seconds: float) -> Record:
+    """The record of a task that could not be done."""
+    told = f"{type(error).__name__}: {error}".strip()
+    return _record(task, seconds, error=told)
+
+
+def _record(
+    task: Task,
+    seconds: float,
+    metrics: Mapping[str, Any] | None = None,
+    error: str | None = None,
+) -> Record:
+    return Record(
+        identity=task.identity,
+        measure=task.measure.name,
+        version=task.measure.version,
+        config=plain(task.config),
+        seed=task.seed,
+        metrics=metrics,
+        error=error,
+        seconds=seconds,
+        versions=_versions(),
+        threads=threads_used(),
+        host=socket.gethostname(),
+        finished=datetime.now(UTC).isoformat(timespec="microseconds"),
+    )
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in _LIBRARIES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,38 @@
+"""What makes two measurements the same."""
+
+import pytest
+
+from factmem.runs import Measure, Task
+
+
+def area(side, unit="m"):
+    return {"area": side**2}
+
+
+BASE = Task(Measure("area", 1, area), {"side": 2, "unit": "m", "seed": 3})
+
+
+def test_the_same_configuration_is_the_same_task():
+    again = Task(Measure("area", 1, lambda side: {}), {"seed": 3.0, "unit": "m", "side": 2})
+    assert again.identity == BASE.identity
+    assert len(BASE.identity) == 64
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Task(Measure("volume", 1, area), BASE.config),
+        Task(Measure("area", 2, area), BASE.config),
+        Task(BASE.measure, {**BASE.config, "side": 3}),
+        Task(BASE.measure, {**BASE.config, "seed": 4}),
+        Task(BASE.measure, {**BASE.config, "more": None}),
+        Task(BASE.measure, {"side": 2, "unit": "m"}),
+    ],
+)
+def test_any_difference_is_another_task(other):
+    assert other.identity != BASE.identity
+
+
+def test_the_seed_is_part_of_the_configuration():
+    assert BASE.seed == 3
+    assert Task(BASE.measure, {"side": 2}).seed is None
