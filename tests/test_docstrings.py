@@ -8,8 +8,10 @@ import pytest
 MODULES = [
     "factmem.facts.table",
     "factmem.facts.prompts",
+    "factmem.json_data",
     "factmem.memories.associations",
     "factmem.methods",
+    "factmem.runs.task",
     "factmem.stopwatch",
     "factmem.training.transformers",
     "factmem.transformer.attention_construction",

@@ -15,8 +15,10 @@ SOURCE = Path(factmem.__file__).parent
 # Every room may import those before it, never those after it.
 ROOMS = (
     "errors",
+    "json_data",
     "progress",
     "stopwatch",
+    "threads",
     "tensor_file",
     "facts",
     "embeddings",
@@ -80,6 +82,8 @@ def loaded_after(code: str) -> set[str]:
     [
         "import factmem",
         "import factmem.facts; factmem.FactTable.random(4, 4, 2)",
+        "import factmem; factmem.capacity.LinearQuestion, factmem.runs.LocalWorkers(1)",
+        "import factmem.capacity.memories, factmem.capacity.transformers, factmem.runs.cluster",
         "from factmem.cli import main; assert main(['--help']) == 0",
         "from factmem.cli import main; assert main(['--version']) == 0",
     ],
@@ -96,9 +100,11 @@ def test_models_do_load_jax():
     "package",
     [
         "factmem",
+        "factmem.capacity",
         "factmem.facts",
         "factmem.figures",
         "factmem.memories",
+        "factmem.runs",
         "factmem.training",
         "factmem.transformer",
     ],

@@ -1,4 +1,5 @@
 from . import activations as activations
+from . import capacity as capacity
 from . import decoding as decoding
 from . import embeddings as embeddings
 from . import errors as errors
@@ -7,10 +8,12 @@ from . import figures as figures
 from . import hinge as hinge
 from . import memories as memories
 from . import methods as methods
+from . import runs as runs
 from . import training as training
 from . import transformer as transformer
 from .errors import FactmemError as FactmemError
 from .errors import FactTableError as FactTableError
+from .errors import StoreError as StoreError
 from .errors import TensorFileError as TensorFileError
 from .facts import FactTable as FactTable
 from .facts import PromptDistribution as PromptDistribution

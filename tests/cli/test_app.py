@@ -33,11 +33,15 @@ NEEDED = {
     "memory": ("hebbian", "--dim", "4", "--facts", "4"),
     "construct": ("attention", *SIZES),
     "train": (*SIZES, "--heads", "2", "--width", "4"),
+    "capacity linear": ("--dim", "4"),
+    "capacity mlp": ("--dim", "4", "--width", "4"),
+    "capacity transformer": (*SIZES[6:], "--heads", "2", "--width", "4"),
+    "runs": (),
 }
 
 
 def call(command, *more):
-    return [*command, *NEEDED[command[0]], *more]
+    return [*command, *NEEDED[" ".join(command)], *more]
 
 
 def refused(capsys, arguments) -> str:

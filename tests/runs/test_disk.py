@@ -45,7 +45,9 @@ def test_nothing_is_known_without_a_table(tmp_path):
 
 
 def test_links_are_followed(tmp_path):
-    (tmp_path / "mounts").write_text(f"/dev/vda / nfs rw 0 0\n/dev/vdb {tmp_path}/disk ext4 rw 0 0\n")
+    (tmp_path / "mounts").write_text(
+        f"/dev/vda / nfs rw 0 0\n/dev/vdb {tmp_path}/disk ext4 rw 0 0\n"
+    )
     (tmp_path / "disk").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "disk")
     assert is_local(tmp_path / "link" / "runs.sqlite", tmp_path / "mounts")

@@ -105,9 +105,9 @@ def test_a_run_is_named_by_the_start_of_its_identity(path):
         for odd in ("%", "_", runs[3].identity + "0", "x' OR 1=1 --", "\x1b"):
             with pytest.raises(FactmemError, match="no run starts with"):
                 store.named(odd)
+        # Twenty runs, sixteen digits: two start alike.
+        starts = [run.identity[0] for run in runs]
         with pytest.raises(FactmemError, match="several runs start"):
-            # Twenty runs, sixteen digits: two start alike.
-            starts = [run.identity[0] for run in runs]
             store.named(max(starts, key=starts.count))
 
 

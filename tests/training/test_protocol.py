@@ -51,6 +51,9 @@ def test_checks_are_evenly_spaced_from_start_to_end(steps, data):
         ({"momentum": 1.0}, "less than 1"),
         ({"memory": -0.1}, "at least 0"),
         ({"criterion": 1.0}, "between 0 and 1"),
+        ({"hopeless": ((0.0, 0.5),)}, "hopeless are shares"),
+        ({"hopeless": ((0.5, 1.0),)}, "hopeless are shares"),
+        ({"hopeless": ((0.5, 0.5), (1.0, 0.5))}, "hopeless are shares"),
     ],
 )
 def test_what_makes_no_protocol(numbers, message):
@@ -67,3 +70,18 @@ def test_the_best_protocol_is_the_one_that_was_measured():
 def test_a_recipe_has_what_is_compiled():
     protocol = Protocol((0.1,), batch=7, evenly=True, optimiser="muon", schedule="cosine")
     assert protocol.recipe == ("muon", "cosine", 7, True)
+
+
+def test_the_protocols_themselves_end_nothing_early():
+    assert PAPER.hopeless == BEST.hopeless == ()
+    assert not PAPER.is_hopeless(2**14, 0.0)
+
+
+def test_what_is_hopeless():
+    protocol = Protocol((0.1,), steps=200, checks=100, hopeless=((0.25, 0.5), (0.5, 0.9)))
+    assert not protocol.is_hopeless(49, 0.0)
+    assert protocol.is_hopeless(50, 0.49)
+    assert not protocol.is_hopeless(50, 0.5)
+    assert not protocol.is_hopeless(99, 0.6)
+    assert protocol.is_hopeless(100, 0.89)
+    assert not protocol.is_hopeless(200, 0.9)

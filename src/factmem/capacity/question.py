@@ -64,7 +64,7 @@ class Question(ABC):
         return FastSearch(self.size_of(facts), self.ratio, _STEP)
 
     def size_of(self, facts: float) -> int:
-        """The largest size that has at most so many facts, and at least 1."""
+        """The size whose facts are nearest to so many, by their ratio; at least 1."""
         above = 2
         while self.facts(above) <= facts:
             above *= 2
@@ -72,7 +72,8 @@ class Question(ABC):
         while above - size > 1:
             middle = (size + above) // 2
             size, above = (middle, above) if self.facts(middle) <= facts else (size, middle)
-        return size
+        more, fewer = self.facts(size + 1) / max(facts, 1), max(facts, 1) / self.facts(size)
+        return size + 1 if more < fewer else size
 
     @staticmethod
     def verdict(record: Record) -> Verdict:

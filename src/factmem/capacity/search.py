@@ -8,11 +8,13 @@ The assumption is that success falls with size: what is too large stays too larg
 contradict it (training has luck), the bracket is one place where stored meets not stored.
 """
 
+import heapq
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import count
 
 from factmem.errors import FactmemError
 
@@ -83,6 +85,10 @@ class Search(ABC):
     def most_left(self, bracket: Bracket) -> int:
         """About how many sizes will be tried yet, at most, if no more expansion is needed."""
 
+    @abstractmethod
+    def chance(self, bracket: Bracket, size: int) -> float:
+        """How likely it is that a size inside the bracket is stored: only for looking ahead."""
+
 
 @dataclass(frozen=True)
 class FastSearch(Search):
@@ -148,6 +154,17 @@ class FastSearch(Search):
             return 2
         return _halvings(math.log(upper / lower), math.log(max(self.ratio, 1 + 1 / lower)))
 
+    def chance(self, bracket: Bracket, size: int) -> float:
+        """As if the logarithm of the limit had a logistic distribution around the guess."""
+
+        def above(size: int) -> float:
+            steps = math.log(size / self.guess) / math.log(max(self.step, self.ratio))
+            return 1 / (1 + math.exp(min(steps, 500.0)))
+
+        most = 1.0 if bracket.lower is None else above(bracket.lower)
+        least = 0.0 if bracket.upper is None else above(bracket.upper)
+        return (above(size) - least) / (most - least) if most > least else 0.5
+
 
 @dataclass(frozen=True)
 class PaperSearch(Search):
@@ -191,7 +208,11 @@ class PaperSearch(Search):
     def most_left(self, bracket: Bracket) -> int:
         """About how many sizes will be tried yet, at most."""
         lower, upper = self._ends(bracket)
-        return _halvings(upper - lower, max(1, (self.ratio - 1) * lower))
+        return _halvings(float(upper - lower), max(1.0, (self.ratio - 1) * lower))
+
+    def chance(self, bracket: Bracket, size: int) -> float:
+        """Nothing is known."""
+        return 0.5
 
 
 def _halvings(width: float, enough: float) -> int:
@@ -223,19 +244,18 @@ def walk(search: Search, verdict: Callable[[int], Verdict | None]) -> Walk:
 
 
 def ahead(search: Search, bracket: Bracket) -> Iterator[int]:
-    """Sizes that may be asked for next, the likeliest first: breadth first over all verdicts.
-
-    Never ends by itself unless the search would; success comes before failure, which takes longer
-    to show.
-    """
-    level, seen = [bracket], set()
-    while level:
-        following = []
-        for state in level:
-            size = search.next(state)
-            if size is not None:
-                if size not in seen:
-                    seen.add(size)
-                    yield size
-                following += [state.after(size, v) for v in (Verdict.STORED, Verdict.NOT_STORED)]
-        level = following
+    """The sizes that a search may ask for next, the likeliest first, each once."""
+    seen: set[int] = set()
+    order = count()  # of equally likely ones the first that was found
+    states = [(-1.0, next(order), bracket)]
+    while states:
+        likely, _, state = heapq.heappop(states)
+        size = search.next(state)
+        if size is None:
+            continue
+        if size not in seen:
+            seen.add(size)
+            yield size
+        chance = search.chance(state, size)
+        for verdict, share in ((Verdict.STORED, chance), (Verdict.NOT_STORED, 1 - chance)):
+            heapq.heappush(states, (likely * share, next(order), state.after(size, verdict)))

@@ -162,6 +162,10 @@ def _check(searching: Searching, **sizes: int | None) -> None:
         raise FactmemError(
             f"--criterion is an accuracy above 0, up to 1, not {searching.criterion}"
         )
+    if searching.cluster is not None:
+        from factmem.runs.cluster import check_address
+
+        check_address(searching.cluster)
     if searching.cluster is not None and searching.workers is not None:
         raise FactmemError("--workers are on this machine, --cluster has its own: give one of them")
     store_path(searching.store)

@@ -1,6 +1,7 @@
 """Where tasks are done: on the workers of a dask cluster."""
 
-from concurrent.futures import Future
+import re
+from concurrent.futures import CancelledError, Future
 from typing import Any
 
 from factmem.errors import FactmemError, visible
@@ -9,9 +10,18 @@ from factmem.runs.store import Record
 from factmem.runs.task import Task
 from factmem.runs.workers import Workers
 
-__all__ = ["ClusterWorkers"]
+__all__ = ["ClusterWorkers", "check_address"]
 
-_SECONDS_TO_CONNECT = 20
+_SECONDS_TO_CONNECT = 10
+
+
+def check_address(address: str) -> None:
+    """Raises FactmemError unless this may be the address of a scheduler."""
+    # What has no scheme would make dask start a cluster of its own.
+    if not re.fullmatch(r"(tcp|tls|ws|wss|ucx)://[^\s/]+", address):
+        raise FactmemError(
+            f"the address of a dask scheduler is like tcp://host:8786, not '{visible(address)}'"
+        )
 
 
 class ClusterWorkers(Workers):
@@ -23,10 +33,11 @@ class ClusterWorkers(Workers):
         address: of the scheduler, such as `tcp://host:8786` or `tls://host:8786`.
 
     Raises:
-        FactmemError: distributed is not installed, or nobody answers there.
+        FactmemError: no address, distributed is not installed, or nobody answers there.
     """
 
     def __init__(self, address: str) -> None:
+        check_address(address)
         try:
             from distributed import Client
         except ImportError:
@@ -43,8 +54,21 @@ class ClusterWorkers(Workers):
     def free(self) -> int:
         """How many more tasks could be begun now."""
         self._running = {future for future in self._running if not future.done()}
-        threads: Any = self._client.nthreads()
-        return max(0, sum(threads.values()) - len(self._running))
+        return max(0, self._threads() - len(self._running))
+
+    def check(self) -> None:
+        """Raises FactmemError if the scheduler is gone."""
+        self._threads()
+
+    def _threads(self) -> int:
+        """That the cluster has at the moment."""
+        try:
+            threads: Any = self._client.nthreads()
+        except (OSError, RuntimeError, CancelledError):
+            raise FactmemError(
+                "the cluster is gone; what was finished is kept: start again to go on"
+            ) from None
+        return sum(threads.values())
 
     def submit(self, task: Task) -> Future[Record]:
         """Gives a task to the scheduler."""

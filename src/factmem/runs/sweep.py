@@ -144,6 +144,7 @@ class _Sweep:
         try:
             record = future.result()
         except (Exception, CancelledError) as error:
+            self.workers.check()  # no fault of the task if nobody is there to do it
             asked_for = isinstance(error, FactmemError) and not isinstance(error, StoreError)
             if attempt.number < _ATTEMPTS and not asked_for:
                 self._submit(_Attempt(attempt.task, attempt.number + 1))

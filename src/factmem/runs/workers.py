@@ -44,6 +44,9 @@ class Workers(ABC):
     def close(self) -> None:
         """Ends all tasks and workers, now."""
 
+    def check(self) -> None:  # noqa: B027
+        """Raises FactmemError if no task can be given to them any more."""
+
     def __enter__(self) -> "Workers":
         return self
 

@@ -10,5 +10,6 @@ class TrainingOutcome(Enum):
 
     REACHED = "The criterion was reached."
     OVERTAKEN = "Another run of the same contest reached the criterion first."
+    HOPELESS = "It was so far from the criterion that it was ended early."
     STEPS = "All steps were done without reaching the criterion."
     DIVERGED = "The loss or the weights are no longer finite."

@@ -31,6 +31,8 @@ class Protocol:
         checks: how often accuracy is measured, evenly spaced, besides once before the start.
         prompts: on how many fixed prompts.
         criterion: an accuracy above this is a success, and ends a run.
+        hopeless: pairs of a share of the steps and an accuracy: a run whose best accuracy is below
+            that after this share is ended. Nothing is ended so if there are none.
 
     Raises:
         FactmemError: numbers that make no protocol.
@@ -47,6 +49,7 @@ class Protocol:
     checks: int = 128
     prompts: int = 1024
     criterion: float = 0.99
+    hopeless: tuple[tuple[float, float], ...] = ()
 
     def __post_init__(self) -> None:
         if not self.learning_rates:
@@ -64,6 +67,8 @@ class Protocol:
             raise FactmemError("momentum and memory are at least 0 and less than 1")
         if not 0 < self.criterion < 1:
             raise FactmemError(f"a criterion is an accuracy between 0 and 1, not {self.criterion}")
+        if not all(0 < share < 1 and 0 < least < 1 for share, least in self.hopeless):
+            raise FactmemError("hopeless are shares of the steps and accuracies between 0 and 1")
 
     @property
     def recipe(self) -> Recipe:
@@ -73,6 +78,12 @@ class Protocol:
     def steps_at(self, check: int) -> int:
         """The steps done before a check; check 0 comes before all."""
         return check * self.steps // self.checks
+
+    def is_hopeless(self, steps: int, best_accuracy: float) -> bool:
+        """Whether a run that has come no further after so many steps is ended."""
+        return any(
+            steps >= share * self.steps and best_accuracy < least for share, least in self.hopeless
+        )
 
 
 PAPER = Protocol(learning_rates=(1e-3, 3e-3, 1e-2))

@@ -231,24 +231,31 @@ def _checks(
             _tell(report, training, steps)
         loss, accuracy, finite = (np.asarray(part).tolist() for part in measure(stack, tests))
         looks = tuple(Check(steps, *seen) for seen in zip(loss, accuracy, strict=True))
-        training = training.after(stack, looks, _outcomes(looks, finite, runs, protocol))
+        training = training.after(stack, looks, _outcomes(training, looks, finite, runs, protocol))
         yield training
         _tell(report, training, steps)
 
 
 def _outcomes(
-    looks: Sequence[Check], finite: Sequence[bool], runs: Sequence[Run], protocol: Protocol
+    training: Training,
+    looks: Sequence[Check],
+    finite: Sequence[bool],
+    runs: Sequence[Run],
+    protocol: Protocol,
 ) -> tuple[TrainingOutcome | None, ...]:
     """How each run ends at a check that shows this; those that ended before do not ask."""
 
-    def alone(look: Check, well: bool) -> TrainingOutcome | None:
+    def alone(before: Sequence[Check], look: Check, well: bool) -> TrainingOutcome | None:
         if not well:
             return TrainingOutcome.DIVERGED
         if look.accuracy > protocol.criterion:
             return TrainingOutcome.REACHED
-        return TrainingOutcome.STEPS if look.steps >= protocol.steps else None
+        if look.steps >= protocol.steps:
+            return TrainingOutcome.STEPS
+        best = max(check.accuracy for check in (*before, look))
+        return TrainingOutcome.HOPELESS if protocol.is_hopeless(look.steps, best) else None
 
-    found = [alone(look, well) for look, well in zip(looks, finite, strict=True)]
+    found = [alone(*seen) for seen in zip(training.checks, looks, finite, strict=True)]
     contests = _contests(runs)
     won = {
         contest
