@@ -129,9 +129,32 @@ def test_guesses_for_the_shape_that_was_measured():
 
 def test_all_numbers_of_a_protocol_are_part_of_the_configuration():
     for name, protocol in (("paper", PAPER), ("best", BEST)):
-        training = question(protocol=name).task(5, 0).config["training"]
-        assert training == {**asdict(protocol)}
+        training = question(protocol=name, patient=True).task(5, 0).config["training"]
+        assert training == asdict(protocol)
     assert question(protocol="compiled").task(5, 0).config["training"] is None
+
+
+def test_hopeless_training_is_ended_only_where_that_was_compared():
+    def hopeless(**more):
+        return question(**more).task(5, 0).config["training"]["hopeless"]
+
+    assert hopeless() == ((0.25, 0.75), (0.5, 0.93))
+    for other in (
+        {"patient": True},
+        {"protocol": "best"},
+        {"criterion": 1.0},
+        {"scaling": "s=r2"},
+        {"width": 0},
+    ):
+        assert hopeless(**other) == ()
+    assert question().task(5, 0).identity != question(patient=True).task(5, 0).identity
+
+
+def test_a_hopeless_training_ends_early():
+    found = measured(short(hopeless=[[0.25, 0.99], [0.5, 0.999]]))
+    assert found["stored"] is False
+    assert found["run_steps"] == 15
+    assert found["outcome"] == "It was so far from the criterion that it was ended early."
 
 
 def test_all_prompts_must_be_right_where_all_are_asked_for():

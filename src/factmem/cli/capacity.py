@@ -108,6 +108,7 @@ def transformer(
     scaling: Literal["s=r", "s=r2", "d=s=r"] = "s=r",
     noise: int | None = None,
     length: int = 32,
+    patient: Annotated[bool, Parameter(negative=())] = False,
     searching: Searching = Searching(),
     output: Output = Output(),
 ) -> Answer:
@@ -123,6 +124,7 @@ def transformer(
         scaling: S = R, S = R² or D = S = R; S is what is searched for.
         noise: how many different noise tokens there are (default: S + R).
         length: T, the tokens in a prompt.
+        patient: train to the end even what is hopeless (paper ends it early where S = R).
     """
     _check(searching, dim=dim, heads=heads, head_dim=head_dim, answers=answers, noise=noise)
     if width < 0:
@@ -145,6 +147,7 @@ def transformer(
         _criterion(searching, protocol != "compiled"),
         noise,
         length,
+        patient,
     )
     return _answer(question, "S", searching, output)
 
