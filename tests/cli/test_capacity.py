@@ -81,7 +81,7 @@ def test_an_mlp_by_the_search_of_the_authors(capsys):
         capsys, "capacity", "mlp", "--dim", "4", "--width", "4", "--outputs", "4",
         "--search", "paper", "--workers", "1",
     )  # fmt: skip
-    assert [probe["size"] for probe in found["seeds"][0]["probes"]][0] == (4 + 16) // 2
+    assert found["seeds"][0]["probes"][0]["size"] == (4 + 16) // 2
     assert (found["method"], found["outputs"], found["search"]) == ("fitted", 4, "paper")
 
 

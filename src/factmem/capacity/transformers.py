@@ -18,8 +18,8 @@ Scaling = Literal["s=r", "s=r2", "d=s=r"]
 _DENSITY = {"paper": 0.11, "best": 0.21, "compiled": 0.15}
 """Facts per parameter in (32, 8, 4, 32) with S = R and D = 8: see docs/capacity.md."""
 _HOPELESS = ((0.25, 0.75), (0.5, 0.93))
-"""Training by `paper` is ended when its best accuracy is below 75 % after a quarter of the steps, or
-below 93 % after half of them: the evidence stands in docs/capacity.md."""
+"""Training by `paper` is ended when its best accuracy is below 75 % after a quarter of the steps,
+or below 93 % after half of them: the evidence stands in docs/capacity.md."""
 _PROMPTS = 8
 """For each fact, when a transformer that stores them is asked for all."""
 
