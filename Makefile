@@ -7,7 +7,7 @@ STAMP := $(VENV)/.factmem-installed
 DOCS_STAMP := $(VENV)/.factmem-docs-installed
 PIP := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help reproduce test nightly lint format bench bench-memories bench-scaling bench-compiler bench-protocols docs clean
+.PHONY: help reproduce test nightly lint format bench bench-memories bench-scaling bench-compiler bench-protocols bench-capacity docs clean
 
 help:
 	@echo 'make reproduce  run everything that exists of the paper, and print what it found'
@@ -18,6 +18,7 @@ help:
 	@echo 'make bench-scaling   how Theorems 3 and 4 grow with the facts, into benchmarks/scaling.md; resumes'
 	@echo 'make bench-compiler  facts per parameter of the compiler, into benchmarks/compiler.md; resumes'
 	@echo 'make bench-protocols  facts that training stores by each protocol, into benchmarks/protocols.md; resumes'
+	@echo 'make bench-capacity  facts that shapes store, and when training is hopeless, into benchmarks/; resumes'
 	@echo 'make docs       the documentation, into site/'
 	@echo 'make format     let ruff rewrite the code in the house style'
 	@echo 'VENV=folder     where the virtual environment goes (default .venv)'
@@ -70,6 +71,10 @@ bench-compiler: $(STAMP)
 
 bench-protocols: $(STAMP)
 	$(BIN)/python benchmarks/protocols.py
+
+bench-capacity: $(STAMP)
+	$(BIN)/python benchmarks/hopeless.py
+	$(BIN)/python benchmarks/capacity.py
 
 docs: $(DOCS_STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

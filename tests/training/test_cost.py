@@ -3,30 +3,12 @@
 import jax
 import jax.random as jr
 import pytest
+from benchmarks.flops import dot_flops
 
 from factmem.facts import FactTable, PromptDistribution
 from factmem.training import step_flops
 from factmem.training.cost import step_products
 from factmem.transformer import Shape, Transformer, cross_entropy
-
-
-def dot_flops(jaxpr) -> int:
-    """Additions and multiplications of all matrix products in a program, loops taken once."""
-    total = 0
-    for equation in jaxpr.eqns:
-        if equation.primitive.name == "dot_general":
-            (contracted, _), _ = equation.params["dimension_numbers"]
-            left = equation.invars[0].aval.shape
-            inner = 1
-            for axis in contracted:
-                inner *= left[axis]
-            total += 2 * inner * equation.outvars[0].aval.size
-        for value in equation.params.values():
-            for inside in value if isinstance(value, tuple | list) else (value,):
-                inside = getattr(inside, "jaxpr", inside)
-                if hasattr(inside, "eqns"):
-                    total += dot_flops(inside)
-    return total
 
 
 @pytest.mark.parametrize("width", [0, 24])
