@@ -188,7 +188,7 @@ def _answer(question: "Question", symbol: str, searching: Searching, output: Out
     with (
         Store(store_path(searching.store)) as store,
         _workers(searching) as workers,
-        progress(output, "capacity", unit="probe") as report,
+        progress(output, "capacity", total=1, unit="probe") as report,
     ):
         found = find_capacity(
             question,

@@ -27,8 +27,8 @@ def progress(
         unit: what is counted, if not steps.
 
     Yields:
-        What to call with the steps done and figures by name. If `left` is one of them, it says how
-        many steps are left.
+        What to call with the steps done and figures by name. If `left` is one of them, so many
+        steps are left, whatever the total was.
     """
     if output.json:
         yield lambda steps, **figures: None
@@ -77,7 +77,7 @@ def _lines(label: str, total: int | None, unit: str) -> Report:
         if now - last >= _SECONDS_BETWEEN_LINES:
             last = now
             left = ""
-            if total is not None and steps > begun:
+            if total is not None and "left" not in figures and steps > begun:
                 left = f", {(now - since) * (total - steps) / (steps - begun):.0f} s left at most"
             sys.stderr.write(f"{_told(label, steps, unit, figures)}{left}\n")
             sys.stderr.flush()
