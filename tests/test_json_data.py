@@ -39,9 +39,10 @@ def test_numpy_numbers_and_undefined_ones_become_plain():
 
 
 @pytest.mark.parametrize("function", [plain, canonical])
-def test_what_is_no_json_is_a_fault(function):
-    with pytest.raises(TypeError, match="set"):
-        function({"odd": {1, 2}})
+@pytest.mark.parametrize("odd", [{1, 2}, b"bytes", object()])
+def test_what_is_no_json_is_a_fault(function, odd):
+    with pytest.raises(TypeError, match="is no JSON data"):
+        function({"odd": odd})
 
 
 def test_order_and_kind_of_number_do_not_matter_but_values_do():

@@ -22,7 +22,7 @@ def plain(value: Any) -> Any:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if isinstance(value, Sequence):
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
         return [plain(entry) for entry in value]
     raise TypeError(f"{type(value).__name__} is no JSON data")
 

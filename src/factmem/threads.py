@@ -24,7 +24,7 @@ def one_thread() -> None:
         FactmemError: jax has been loaded, and does not listen any more.
     """
     if "jax" in sys.modules:
-        raise FactmemError("--deterministic must be set before jax is loaded: use the command line")
+        raise FactmemError("one thread must be asked for before jax is loaded: use --deterministic")
     flags = os.environ.get("XLA_FLAGS", "")
     if _NO_THREADS not in flags:
         os.environ["XLA_FLAGS"] = f"{flags} {_NO_THREADS}".strip()

@@ -138,16 +138,21 @@ def test_hopeless_training_is_ended_only_where_that_was_compared():
     def hopeless(**more):
         return question(**more).task(5, 0).config["training"]["hopeless"]
 
-    assert hopeless() == ((0.25, 0.75), (0.5, 0.93))
+    compared = {"answers": 8, "length": 32}
+    assert hopeless(**compared) == ((0.25, 0.75), (0.5, 0.93))
     for other in (
+        {"answers": 4},
+        {"length": 16},
+        {"noise": 10},
         {"patient": True},
         {"protocol": "best"},
         {"criterion": 1.0},
         {"scaling": "s=r2"},
         {"width": 0},
     ):
-        assert hopeless(**other) == ()
-    assert question().task(5, 0).identity != question(patient=True).task(5, 0).identity
+        assert hopeless(**{**compared, **other}) == ()
+    patient = question(**compared, patient=True)
+    assert question(**compared).task(5, 0).identity != patient.task(5, 0).identity
 
 
 def test_a_hopeless_training_ends_early():

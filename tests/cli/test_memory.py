@@ -179,3 +179,19 @@ class TestProgress:
         out, err = capsys.readouterr()
         assert out == ""
         assert "fit" in err
+
+    def test_what_is_left_may_change_and_things_are_counted_by_their_name(
+        self, capsys, monkeypatch
+    ):
+        from factmem.cli import progress as module
+        from factmem.cli.answer import Output
+
+        moments = iter([0.0, 6.0, 12.0])
+        monkeypatch.setattr(module.time, "monotonic", lambda: next(moments))
+        with progress(Output(), "capacity", 1, "probe") as report:
+            report(1, running=2, left=3, bracket="26 ≤ S")
+            report(2, running=1, left=1, bracket="26 ≤ S < 27")
+        assert capsys.readouterr().err == (
+            "capacity: 1 probe, running 2, left 3, bracket 26 ≤ S\n"
+            "capacity: 2 probes, running 1, left 1, bracket 26 ≤ S < 27\n"
+        )

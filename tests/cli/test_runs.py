@@ -8,8 +8,10 @@ from factmem.cli import main
 from factmem.runs import Measure, Store, Task, perform
 from factmem.runs.perform import failure
 
+ODD = {"name": "<b>\x1b[31m", "none": None}
 
-def measure(*, dim, name, seed):
+
+def measure(*, dim, name, none, seed):
     return {"stored": dim < 8, "accuracy": 0.5}
 
 
@@ -23,8 +25,8 @@ def store(tmp_path, monkeypatch):
     with Store(path) as store:
         for dim in (4, 16):
             for seed in (0, 1):
-                store.put(perform(Task(MEASURE, {"dim": dim, "name": "<b>\x1b[31m", "seed": seed})))
-        bad = Task(Measure("other", 1, measure), {"dim": 1, "name": "x", "seed": 0})
+                store.put(perform(Task(MEASURE, {**ODD, "dim": dim, "seed": seed})))
+        bad = Task(Measure("other", 1, measure), {"dim": 1, "name": "x", "none": None, "seed": 0})
         store.put(failure(bad, ZeroDivisionError("deep\ninside"), 1.0))
     return path
 
@@ -48,11 +50,11 @@ def test_all_runs_with_all_that_is_known_of_them(capsys, store):
     runs = listed(capsys)
     assert len(runs) == 5
     first = runs[0]
-    assert first["config"] == {"dim": 4, "name": "<b>\x1b[31m", "seed": 0}
+    assert first["config"] == {**ODD, "dim": 4, "seed": 0}
     assert first["metrics"] == {"stored": True, "accuracy": 0.5}
     for key in ("id", "measure", "version", "seed", "seconds", "versions", "threads", "host"):
         assert first[key] is not None
-    assert runs[-1]["error"] == "ZeroDivisionError: deep\ninside"
+    assert runs[-1]["error"] == "ZeroDivisionError: deep\\ninside"
 
 
 @pytest.mark.parametrize(
@@ -65,6 +67,9 @@ def test_all_runs_with_all_that_is_known_of_them(capsys, store):
         (("--where", "dim=4", "--where", "seed=1"), 1),
         (("--where", "name=x"), 1),
         (("--where", "nothing=x"), 0),
+        (("--where", "none=null"), 5),
+        (("--where", "none=NaN"), 0),
+        (("--where", "none=1e999"), 0),
         (("--failed",), 1),
         (("--last", "2"), 2),
         (("--last", "200"), 5),
@@ -106,6 +111,8 @@ def test_bad_input(capsys, store, tmp_path):
     assert "no run starts with 'xyz'" in refused(capsys, "xyz")
     assert "--where is like dim=32, not 'dim'" in refused(capsys, "--where", "dim")
     assert "--where is like dim=32" in refused(capsys, "--where", "=3")
+    assert "--where is given once" in refused(capsys, "--where", "a=1", "--where", "a=2")
+    assert "no run starts with" in refused(capsys, "\udcff")
     assert "--last is at least 1" in refused(capsys, "--last", "0")
     assert "give one of them" in refused(capsys, "abc", "--failed")
     assert "does not exist" in refused(capsys, "--store", str(tmp_path / "none"))

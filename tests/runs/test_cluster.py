@@ -15,6 +15,7 @@ from tests.runs.test_workers import SLEEP
 from factmem.capacity import find_capacities
 from factmem.errors import FactmemError
 from factmem.runs import ClusterWorkers, LocalWorkers, Store, Task, Wanted, sweep
+from factmem.runs.cluster import check_address
 
 ROOT = Path(__file__).parents[2]
 
@@ -121,12 +122,27 @@ def test_nobody_answers():
         ClusterWorkers("tcp://127.0.0.1:1")
 
 
-@pytest.mark.parametrize("address", ["", "nonsense", "http://127.0.0.1:1", "127.0.0.1:1", "tcp://"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("", "nonsense", "http://127.0.0.1:1", "127.0.0.1:1", "tcp://", "tcp://127.0.0.1"),
+        *("tcp://127.0.0.1:x", "tcp://a..b:1", "tcp://[::1:5", "ucx://h:1", "tcp://h:1/path"),
+        *("tcp://h:0", "tcp://h:65536", "tcp://h:-1", "tcp://h h:1"),
+    ],
+)
 def test_an_address_that_is_none(address):
     with pytest.raises(FactmemError, match="is like tcp://host:8786, not"):
         ClusterWorkers(address)
 
 
-def test_a_port_that_is_none():
-    with pytest.raises(FactmemError, match="no dask scheduler answers"):
-        ClusterWorkers("tcp://127.0.0.1:x")
+@pytest.mark.parametrize(
+    "address",
+    ["tcp://host:8786", "tls://10.0.0.1:1", "tcp://my-host.example_1:65535", "tcp://[::1]:5"],
+)
+def test_an_address(address):
+    check_address(address)
+
+
+def test_certificates_that_are_missing():
+    with pytest.raises(FactmemError, match="tls:// needs certificates"):
+        ClusterWorkers("tls://127.0.0.1:1")

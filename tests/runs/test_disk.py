@@ -38,6 +38,13 @@ def test_the_deepest_mounted_disk_decides(tmp_path, path, local):
     assert is_local(path, mounts) is local
 
 
+def test_a_file_may_be_mounted_by_itself(tmp_path):
+    mounts = tmp_path / "mounts"
+    mounts.write_text("/dev/vda / ext4 rw 0 0\nserver:/f /data/runs.sqlite nfs rw 0 0\n")
+    assert not is_local("/data/runs.sqlite", mounts)
+    assert is_local("/data/other.sqlite", mounts)
+
+
 def test_nothing_is_known_without_a_table(tmp_path):
     assert not is_local("/runs.sqlite", tmp_path / "none")
     (tmp_path / "empty").write_text("")

@@ -102,7 +102,7 @@ def test_a_run_is_named_by_the_start_of_its_identity(path):
         assert store.named(runs[3].identity) == runs[3]
         with pytest.raises(FactmemError, match="several runs start"):
             store.named("")
-        for odd in ("%", "_", runs[3].identity + "0", "x' OR 1=1 --", "\x1b"):
+        for odd in ("%", "_", runs[3].identity + "0", "x' OR 1=1 --", "\x1b", "\udcff"):
             with pytest.raises(FactmemError, match="no run starts with"):
                 store.named(odd)
         # Twenty runs, sixteen digits: two start alike.
@@ -212,6 +212,20 @@ def test_the_journal_suits_the_disk(path, monkeypatch):
         assert sqlite3.connect(place).execute("PRAGMA journal_mode").fetchone() == (mode,)
         with Store(place) as store:
             assert len(store.records()) == 3
+
+
+def test_a_store_that_was_moved_to_a_network_disk(path, monkeypatch):
+    filled(path)
+    monkeypatch.setattr(store_module, "is_local", lambda path: False)
+    filled(path, 4)
+    assert sqlite3.connect(path).execute("PRAGMA journal_mode").fetchone() == ("delete",)
+    with Store(path) as store:
+        assert len(store.records()) == 4
+
+
+def test_a_row_is_on_the_disk_before_it_counts(path):
+    with Store(path) as store:
+        assert store._connection.execute("PRAGMA synchronous").fetchone() == (2,)
 
 
 def test_a_store_of_another_version(path):
@@ -337,6 +351,24 @@ def test_a_read_only_disk():
         message, count = ran.stdout.splitlines()
         assert "cannot be written" in message
         assert count == "3"
+    finally:
+        folder.chmod(0o755)
+        shutil.rmtree(folder)
+
+
+def test_what_a_killed_writer_left_is_not_passed_over_on_a_read_only_disk():
+    folder = Path(tempfile.mkdtemp())
+    try:
+        place = folder / "runs.sqlite"
+        filled(place)
+        (folder / "runs.sqlite-wal").write_bytes(b"not yet in the store")
+        place.chmod(0o444)
+        folder.chmod(0o555)
+        ran = subprocess.run(
+            [sys.executable, "-c", READER, str(place)], capture_output=True, text=True
+        )
+        assert "StoreError" in ran.stderr
+        assert "3" not in ran.stdout.split()
     finally:
         folder.chmod(0o755)
         shutil.rmtree(folder)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -15,6 +16,7 @@ from tests.runs import cheap
 
 from factmem.errors import FactmemError
 from factmem.runs import LocalWorkers, Measure, Store, Task, Wanted, Workers, perform, sweep
+from factmem.runs.perform import failure
 
 ROOT = Path(__file__).parents[2]
 
@@ -57,9 +59,9 @@ class Here(Workers):
         except Exception as error:
             future.set_exception(error)
 
-    def finish_one(self, but=None):
-        """The oldest that is open, except this one."""
-        self.finish(next(f for f, task in self.open.items() if not f.done() and task != but))
+    def finish_one(self, *but):
+        """The oldest that is open, except these."""
+        self.finish(next(f for f, task in self.open.items() if not f.done() and task not in but))
 
     def stop(self, future):
         self.stopped.append(self.open.pop(future).config)
@@ -163,6 +165,65 @@ def test_a_guess_makes_room_for_what_is_needed(store):
     sweep(wanted, store, workers, report=report)
     assert workers.stopped == [guess.config]
     assert [config["number"] for config in workers.submitted] == [1, 10, 2, 3]
+
+
+def test_of_two_guesses_the_useless_and_then_the_younger_makes_room(store):
+    first, useless, useful, younger = tasks(1, 10, 11, 12)
+    later = tasks(2, 3, 4)
+
+    def wanted(known):
+        if first.identity not in known:
+            return Wanted([first], [useless, useful, younger])
+        return Wanted([task for task in later if task.identity not in known], [useful, younger])
+
+    workers = Here(count=4, at_once=False)
+    sweep(wanted, store, workers, report=lambda _: workers.finish_one(useless, useful, younger))
+    assert workers.stopped == [useless.config, younger.config]
+
+
+def test_a_task_that_is_wanted_twice_is_done_once(store):
+    (task,) = tasks(1)
+    workers = Here(at_once=False)
+
+    def wanted(known):
+        return Wanted([] if task.identity in known else [task, task], [task])
+
+    found = sweep(wanted, store, workers, report=lambda _: workers.finish_one())
+    assert len(workers.submitted) == 1
+    assert not found[task.identity].kept
+
+
+def test_a_known_task_may_still_be_called_useful(store):
+    first, second = tasks(1, 2)
+    sweep(lacking([first]), store, Here())
+    found = sweep(
+        lambda known: Wanted([] if second.identity in known else [second], [first]), store, Here()
+    )
+    assert set(found) == {first.identity, second.identity}
+
+
+def test_a_failure_does_not_replace_what_succeeded(store):
+    task = Task(cheap.FAIL, {"kind": "error", "seed": 0})
+    good = replace(failure(task, ValueError("x"), 1.0), error=None, metrics={"fine": True})
+    store.put(good)
+    found = sweep(lacking([task]), store, Here(), fresh=True)
+    assert found[task.identity].error == "ZeroDivisionError: deep inside"
+    assert not found[task.identity].kept
+    assert store.get(task.identity) == good
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), ValueError("odd \udcff\n\x1b[31m")])
+def test_whatever_a_task_raises_is_kept_as_one_line(store, error):
+    class Raising(Here):
+        def finish(self, future):
+            future.set_exception(error)
+
+    (task,) = tasks(1)
+    found = sweep(lacking([task]), store, Raising())
+    told = found[task.identity].error
+    assert told.startswith(type(error).__name__)
+    assert told.isprintable()
+    assert store.get(task.identity).error == told
 
 
 def test_the_result_of_a_process_that_was_faster_counts(store):

@@ -1,11 +1,12 @@
 """What makes two measurements the same."""
 
+import numpy as np
 import pytest
 
-from factmem.runs import Measure, Task
+from factmem.runs import Measure, Task, perform
 
 
-def area(side, unit="m"):
+def area(side, unit="m", seed=0):
     return {"area": side**2}
 
 
@@ -31,6 +32,14 @@ def test_the_same_configuration_is_the_same_task():
 )
 def test_any_difference_is_another_task(other):
     assert other.identity != BASE.identity
+
+
+def test_numbers_of_numpy_are_numbers():
+    task = Task(BASE.measure, {"side": np.float32(2), "unit": "m", "seed": np.int64(3)})
+    assert task.identity == BASE.identity
+    record = perform(task)
+    assert (record.seed, type(record.seed)) == (3, int)
+    assert record.config == BASE.config
 
 
 def test_the_seed_is_part_of_the_configuration():

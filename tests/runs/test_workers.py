@@ -1,6 +1,7 @@
 """Workers do tasks in processes of their own, and end with their driver."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -96,6 +97,22 @@ def test_one_task_can_be_ended_alone():
         assert workers.free() == 1
         assert workers.submit(Task(SLEEP, {"seconds": 0})).result(60).metrics == {}
         assert needed.result(60).metrics == {}
+
+
+def test_an_interruption_is_not_for_workers():
+    before = children()
+    with LocalWorkers(1) as workers:
+        future = workers.submit(Task(SLEEP, {"seconds": 1}))
+        while not (started := children() - before):
+            time.sleep(0.001)
+        # From its first moment on, while Python starts in it, and while it works.
+        while not future.done():
+            for process in started:
+                process.send_signal(signal.SIGINT)
+            time.sleep(0.02)
+        assert future.result().metrics == {}
+    # The driver hears it as before.
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
 
 def test_a_worker_that_died_is_replaced():

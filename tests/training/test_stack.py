@@ -10,7 +10,8 @@ import pytest
 
 from factmem.facts import FactTable, PromptDistribution
 from factmem.training.optimisers import Settings
-from factmem.training.stack import Recipe, advance, begin, measure
+from factmem.training.protocol import Recipe
+from factmem.training.stack import advance, begin, measure
 from factmem.transformer import Shape, Transformer, accuracy, cross_entropy
 
 SMALL, FEW = Shape(12, 3, 4, 10), (6, 5, 3)

@@ -26,7 +26,8 @@ from factmem.training import (
     transformers,
 )
 from factmem.training.optimisers import Settings
-from factmem.training.stack import Recipe, advance, begin, measure
+from factmem.training.protocol import Recipe
+from factmem.training.stack import advance, begin, measure
 from factmem.transformer import Shape, Transformer
 
 SHAPE = Shape(12, 3, 4, 10)

@@ -16,6 +16,8 @@ __all__ = ["Capacity", "Progress", "SeedCapacity", "find_capacities", "find_capa
 
 _AHEAD = 8
 """Sizes that a search looks ahead, where workers have nothing else to do."""
+_MOST_AHEAD = 256
+"""All searches together."""
 _USUAL_PROBES = 3
 """That a search from a good guess takes, for telling how much is left."""
 
@@ -204,6 +206,8 @@ class _Searches:
         self, questions: Sequence[Question], seeds: Sequence[int], search: SearchName
     ) -> None:
         self.questions, self.seeds = questions, seeds
+        # The more seeds there are, the less do idle cores have to guess.
+        self.ahead = max(1, min(_AHEAD, _MOST_AHEAD // len(seeds)))
         self.search: SearchName = search
 
     def of_seed(self, seed: int, known: Known) -> list[_Search]:
@@ -219,8 +223,8 @@ class _Searches:
     def wanted(self, known: Known) -> Wanted:
         """What every search lacks, and what it may lack next: in turns, so that all go on."""
         current = [self.of_seed(seed, known)[-1] for seed in self.seeds]
-        rows = [[*islice(search.next(), _AHEAD)] for search in current]
-        turns = [[row[place] for row in rows if place < len(row)] for place in range(_AHEAD)]
+        rows = [[*islice(search.next(), self.ahead)] for search in current]
+        turns = [[row[place] for row in rows if place < len(row)] for place in range(self.ahead)]
         missing = [task for turn in turns[1:] for task in turn if task.identity not in known]
         return Wanted(turns[0], missing)
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from factmem.capacity.question import Question
+from factmem.capacity.question import Question, check_criterion, check_sizes
 from factmem.capacity.search import PaperSearch
 from factmem.errors import FactmemError
 from factmem.runs.task import Measure, Task
@@ -29,7 +29,7 @@ class LinearQuestion(Question):
         dim: d.
         method: `maximal` is the best there is, with a proof; `trained` is the paper's training.
         criterion: the accuracy that counts as stored. 1 means all of them, in float32 with
-            weights of 16 bits; for `maximal` it means that some matrix does it.
+            weights of 16 bits; for `maximal` that no matrix does it is proved, or undecided.
 
     Raises:
         FactmemError: numbers that make no question.
@@ -40,7 +40,8 @@ class LinearQuestion(Question):
     criterion: float = 1.0
 
     def __post_init__(self) -> None:
-        _check(self.criterion, dim=self.dim)
+        check_sizes(dim=self.dim)
+        check_criterion(self.criterion)
 
     @property
     def parameters(self) -> int:
@@ -95,7 +96,8 @@ class MLPQuestion(Question):
     criterion: float = 1.0
 
     def __post_init__(self) -> None:
-        _check(self.criterion, dim=self.dim, width=self.width)
+        check_sizes(dim=self.dim, width=self.width)
+        check_criterion(self.criterion)
         if self.outputs is not None and self.outputs < 2:
             raise FactmemError(f"there is something to tell apart: 2 outputs, not {self.outputs}")
 
@@ -158,20 +160,18 @@ def measure_memory(
     pairs, key, _ = drawn(seed, facts, dim, outputs)
     if protocol is not None:
         memory, details = _trained(key, pairs, width, protocol)
-        best = details["best_accuracy"]
     else:
         sizes = {} if width is None else {"width": width}
         built = build(method, key, pairs, None, **sizes)
         memory, details = built.memory, dict(built.details)
-        best = memory.score(pairs).accuracy
     score = memory.score(pairs)
     coarse = rounded(memory, _BITS).score(pairs)
-    stored = best >= criterion
     if criterion == 1:
-        # Whether some matrix does it is proved, or not found out; then the one in hand must do it.
         stored = coarse.accuracy == score.accuracy == 1
-        if not stored and details.get("verdict") == "undecided":
-            stored = None
+    else:
+        stored = details.get("best_accuracy", score.accuracy) >= criterion
+    if criterion == 1 and not stored and details.get("verdict") == "undecided":
+        stored = None  # another matrix may do it
     return {
         "stored": stored,
         "parameters": score.parameters,
@@ -228,14 +228,6 @@ def _task(
         "seed": seed,
     }
     return Task(MEASURE, config)
-
-
-def _check(criterion: float, **sizes: int) -> None:
-    for name, size in sizes.items():
-        if size < 1:
-            raise FactmemError(f"{name} is at least 1, not {size}")
-    if not 0 < criterion <= 1:
-        raise FactmemError(f"a criterion is an accuracy above 0, up to 1, not {criterion}")
 
 
 def _solved(product: float) -> float:

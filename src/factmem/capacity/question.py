@@ -4,15 +4,29 @@ from abc import ABC, abstractmethod
 from typing import Literal
 
 from factmem.capacity.search import FastSearch, PaperSearch, Search, Verdict
+from factmem.errors import FactmemError
 from factmem.runs.store import Record
 from factmem.runs.task import Task
 
-__all__ = ["Question", "SearchName"]
+__all__ = ["Question", "SearchName", "check_criterion", "check_sizes"]
 
 SearchName = Literal["fast", "paper"]
 
 _STEP = 1.04
 """As much as guesses are wrong by, seed by seed."""
+
+
+def check_criterion(criterion: float) -> None:
+    """Raises FactmemError unless this can be the share that counts as stored."""
+    if not 0 < criterion <= 1:
+        raise FactmemError(f"a criterion is an accuracy above 0, up to 1, not {criterion}")
+
+
+def check_sizes(**sizes: int) -> None:
+    """Raises FactmemError if a size is below 1."""
+    for name, size in sizes.items():
+        if size < 1:
+            raise FactmemError(f"{name} is at least 1, not {size}")
 
 
 class Question(ABC):
@@ -68,7 +82,7 @@ class Question(ABC):
         above = 2
         while self.facts(above) <= facts:
             above *= 2
-        size, above = above // 2, above
+        size = above // 2
         while above - size > 1:
             middle = (size + above) // 2
             size, above = (middle, above) if self.facts(middle) <= facts else (size, middle)

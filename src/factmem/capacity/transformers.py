@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from factmem.capacity.question import Question
+from factmem.capacity.question import Question, check_criterion, check_sizes
 from factmem.capacity.search import PaperSearch
 from factmem.errors import FactmemError
 from factmem.runs.task import Measure, Task
@@ -57,17 +57,14 @@ class TransformerQuestion(Question):
     patient: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("dim", "heads", "head_dim"):
-            if getattr(self, name) < 1:
-                raise FactmemError(f"{name} is at least 1, not {getattr(self, name)}")
+        check_sizes(dim=self.dim, heads=self.heads, head_dim=self.head_dim)
+        check_criterion(self.criterion)
         if self.width < 0:
             raise FactmemError(f"width is at least 0, not {self.width}")
         if (self.answers is None) != (self.scaling == "d=s=r"):
             raise FactmemError("answers are given, except where D = S = R says how many there are")
         if self.answers is not None and self.answers < 1:
             raise FactmemError(f"a relation has at least one answer, not {self.answers}")
-        if not 0 < self.criterion <= 1:
-            raise FactmemError(f"a criterion is an accuracy above 0, up to 1, not {self.criterion}")
 
     @property
     def parameters(self) -> int:
@@ -86,9 +83,10 @@ class TransformerQuestion(Question):
         """Whether training that is far from the criterion is ended early.
 
         Only where verdicts with and without it were compared: the protocol of the paper at 99 %,
-        for S = R and with an MLP.
+        in the paper's setting of S = R, D = 8, T = 32 and |N| = S + R, and with an MLP.
         """
-        compared = (self.protocol, self.criterion, self.scaling) == ("paper", 0.99, "s=r")
+        setting = (self.protocol, self.criterion, self.scaling, self.answers, self.length)
+        compared = setting == ("paper", 0.99, "s=r", 8, 32) and self.noise is None
         return compared and self.width > 0 and not self.patient
 
     @property

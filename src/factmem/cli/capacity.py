@@ -1,7 +1,5 @@
 """`factmem capacity`: the largest number of facts that a shape stores."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -161,10 +159,10 @@ def _check(searching: Searching, **sizes: int | None) -> None:
         raise FactmemError(f"--seeds is at most {_MOST_SEEDS}, not {searching.seeds}")
     check_seed(searching.seed)
     check_seed(searching.seed + searching.seeds - 1)
-    if searching.criterion is not None and not 0 < searching.criterion <= 1:
-        raise FactmemError(
-            f"--criterion is an accuracy above 0, up to 1, not {searching.criterion}"
-        )
+    if searching.criterion is not None:
+        from factmem.capacity.question import check_criterion
+
+        check_criterion(searching.criterion)
     if searching.cluster is not None:
         from factmem.runs.cluster import check_address
 
@@ -205,16 +203,12 @@ def _answer(question: "Question", symbol: str, searching: Searching, output: Out
     return Answer(data, lambda: shown(title, _labels(symbol), data, _notes(data)), output)
 
 
-@contextmanager
-def _workers(searching: Searching) -> "Iterator[Workers]":
+def _workers(searching: Searching) -> "Workers":
     from factmem.runs import ClusterWorkers, LocalWorkers
 
     if searching.cluster is not None:
-        workers = ClusterWorkers(searching.cluster)
-    else:
-        workers = LocalWorkers(searching.workers)
-    with workers:
-        yield workers
+        return ClusterWorkers(searching.cluster)
+    return LocalWorkers(searching.workers)
 
 
 def _figures(progress: "Progress", symbol: str) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """`factmem runs`: what is in the store."""
 
 import json
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -42,7 +43,10 @@ def runs(
         last: only so many, the latest.
         store: the file (default: $FACTMEM_STORE, or yours).
     """
-    wanted = dict(_condition(text) for text in where)
+    conditions = [_condition(text) for text in where]
+    wanted = dict(conditions)
+    if len(wanted) < len(conditions):
+        raise FactmemError("--where is given once for each entry of a configuration")
     if last is not None and last < 1:
         raise FactmemError(f"--last is at least 1, not {last}")
     filters = (measure, seed, last) != (None, None, None) or bool(where) or failed
@@ -68,9 +72,11 @@ def _condition(text: str) -> tuple[str, Any]:
     if not name or not equals:
         raise FactmemError(f"--where is like dim=32, not '{visible(text)}'")
     try:
-        return name, json.loads(value)
+        found = json.loads(value)
     except (ValueError, RecursionError):
         return name, value
+    finite = not isinstance(found, float) or math.isfinite(found)
+    return name, found if finite else value
 
 
 def _data(record: "Record") -> dict[str, Any]:

@@ -18,7 +18,8 @@ _SECONDS_TO_CONNECT = 10
 def check_address(address: str) -> None:
     """Raises FactmemError unless this may be the address of a scheduler."""
     # What has no scheme would make dask start a cluster of its own.
-    if not re.fullmatch(r"(tcp|tls|ws|wss|ucx)://[^\s/]+", address):
+    found = re.fullmatch(r"(tcp|tls)://([\w-]+(\.[\w-]+)*|\[[\da-fA-F:.]+\]):(\d{1,5})", address)
+    if found is None or not 1 <= int(found[4]) < 2**16:
         raise FactmemError(
             f"the address of a dask scheduler is like tcp://host:8786, not '{visible(address)}'"
         )
@@ -39,9 +40,16 @@ class ClusterWorkers(Workers):
     def __init__(self, address: str) -> None:
         check_address(address)
         try:
-            from distributed import Client
+            from distributed import Client, Security
         except ImportError:
             raise FactmemError("a cluster needs dask: pip install 'factmem[cluster]'") from None
+        if address.startswith("tls:") and not Security().get_connection_args("client").get(
+            "ssl_context"
+        ):
+            raise FactmemError(
+                "tls:// needs certificates: set DASK_DISTRIBUTED__COMM__TLS__CA_FILE and the "
+                "client's (docs/runs.md)"
+            )
         try:
             self._client = Client(address, timeout=_SECONDS_TO_CONNECT, set_as_default=False)
         except (OSError, ValueError, TypeError) as error:

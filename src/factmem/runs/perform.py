@@ -2,13 +2,14 @@
 
 import platform
 import socket
-import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from factmem.errors import FactmemError, visible
 from factmem.json_data import plain
 from factmem.runs.store import Record
 from factmem.runs.task import Task
@@ -16,6 +17,7 @@ from factmem.threads import one_thread, threads_used
 
 __all__ = ["failure", "perform"]
 
+_LONGEST_ERROR = 1000
 _LIBRARIES = ("factmem", "jax", "jaxlib", "equinox", "optax", "numpy", "scipy")
 
 
@@ -25,7 +27,7 @@ def perform(task: Task) -> Record:
     With one thread, unless jax runs already: then results do not depend on how many cores a
     machine has, and a worker for each core uses them better than threads do.
     """
-    if "jax" not in sys.modules:
+    with suppress(FactmemError):
         one_thread()
     start = time.monotonic()
     metrics = task.measure.function(**task.config)
@@ -33,8 +35,8 @@ def perform(task: Task) -> Record:
 
 
 def failure(task: Task, error: BaseException, seconds: float) -> Record:
-    """The record of a task that could not be done."""
-    told = f"{type(error).__name__}: {error}".strip()
+    """The record of a task that could not be done, by whoever waited for it."""
+    told = visible(f"{type(error).__name__}: {error}".strip(), _LONGEST_ERROR)
     return _record(task, seconds, error=told)
 
 

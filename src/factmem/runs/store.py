@@ -6,6 +6,7 @@ transaction, so a run is there as a whole or not at all, whatever is killed when
 
 import json
 import os
+import re
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping
@@ -191,8 +192,10 @@ class Store:
             FactmemError: none does, or several do.
         """
         # Not LIKE: what users type is data, and % is a character.
-        found = self._rows("WHERE substr(identity, 1, ?) = ? LIMIT 2", len(start), start)
-        if len(found) != 1 or not start:
+        known = re.fullmatch("[0-9a-f]*", start) is not None
+        where = "WHERE substr(identity, 1, ?) = ? LIMIT 2"
+        found = self._rows(where, len(start), start) if known else []
+        if len(found) != 1:
             many = "several runs start" if found else "no run starts"
             raise FactmemError(f"{many} with '{visible(start)}'; factmem runs lists them")
         return found[0]
@@ -233,7 +236,7 @@ class Store:
         application = ask("PRAGMA application_id").fetchone()[0]
         if empty and application == 0 and not read_only:
             # WAL lets others read while one writes, but needs memory that machines do not share.
-            ask(f"PRAGMA journal_mode = {'WAL' if is_local(self.path) else 'DELETE'}")
+            ask(f"PRAGMA journal_mode = {'WAL' if self._local else 'DELETE'}")
             self._make()
         elif application != _APPLICATION:
             raise StoreError(f"{self._name} is a database, but no store of runs: name another file")
@@ -243,6 +246,8 @@ class Store:
                 f"{self._name} was written by another version of factmem (schema {version}, here "
                 f"{_SCHEMA_VERSION}): name another file, or use that version"
             )
+        if not read_only and not self._local:  # it may have been made elsewhere
+            ask("PRAGMA journal_mode = DELETE")
         ask("PRAGMA synchronous = FULL")
         if ask("PRAGMA quick_check(1)").fetchone()[0] != "ok":
             raise StoreError(f"{self._name} is damaged: restore it, or name another file")
@@ -268,6 +273,10 @@ class Store:
             with suppress(sqlite3.Error):  # a full disk has rolled it back already
                 self._connection.execute("ROLLBACK")
             raise
+
+    @property
+    def _local(self) -> bool:
+        return is_local(self.path)
 
     @property
     def _name(self) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from dataclasses import dataclass, replace
 
-from factmem.errors import FactmemError, StoreError
+from factmem.errors import FactmemError
 from factmem.runs.perform import failure
 from factmem.runs.store import Record, Store
 from factmem.runs.task import Task
@@ -108,9 +108,11 @@ class _Sweep:
             if task.identity in running:
                 continue
             if self.workers.free() or self._make_room(missing):
+                running.add(task.identity)
                 self._submit(_Attempt(task, 1))
         for task in missing.useful:
             if task.identity not in running and self.workers.free():
+                running.add(task.identity)
                 self._submit(_Attempt(task, 1))
 
     def _make_room(self, missing: Wanted) -> bool:
@@ -120,7 +122,7 @@ class _Sweep:
         spare = [
             (attempt.task.identity in useful, -attempt.begun, future)
             for future, attempt in self.running.items()
-            if attempt.task.identity not in needed
+            if attempt.task.identity not in needed and not future.done()
         ]
         if not spare:
             return False
@@ -143,16 +145,16 @@ class _Sweep:
     def _finish(self, future: Future[Record], attempt: "_Attempt") -> None:
         try:
             record = future.result()
-        except (Exception, CancelledError) as error:
+        except (Exception, CancelledError, SystemExit) as error:
             self.workers.check()  # no fault of the task if nobody is there to do it
-            asked_for = isinstance(error, FactmemError) and not isinstance(error, StoreError)
-            if attempt.number < _ATTEMPTS and not asked_for:
+            if attempt.number < _ATTEMPTS and not isinstance(error, FactmemError):
                 self._submit(_Attempt(attempt.task, attempt.number + 1))
                 return
             record = failure(attempt.task, error, time.monotonic() - attempt.begun)
-        kept = self.store.put(record, replace=self.fresh)
+        kept = self.store.put(record, replace=self.fresh and record.error is None)
         # Another process may have kept the same task first: then that is the result.
-        self.known[record.identity] = replace(kept, kept=kept != record)
+        found = record if self.fresh else kept
+        self.known[record.identity] = replace(found, kept=found != record)
 
 
 class _Attempt:

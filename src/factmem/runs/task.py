@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from factmem.json_data import canonical
+from factmem.json_data import canonical, plain
 
 __all__ = ["Measure", "Task"]
 
@@ -63,4 +63,4 @@ class Task:
     @property
     def seed(self) -> int | None:
         """Of its randomness, if it has any."""
-        return self.config.get("seed")
+        return plain(self.config.get("seed"))

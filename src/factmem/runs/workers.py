@@ -11,9 +11,12 @@ import os
 import signal
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from typing import Any
 
 from factmem.errors import FactmemError
@@ -45,7 +48,7 @@ class Workers(ABC):
         """Ends all tasks and workers, now."""
 
     def check(self) -> None:  # noqa: B027
-        """Raises FactmemError if no task can be given to them any more."""
+        """Raises FactmemError if they cannot be reached any more, as those of a cluster may."""
 
     def __enter__(self) -> "Workers":
         return self
@@ -85,7 +88,8 @@ class LocalWorkers(Workers):
         if slot not in self._workers:
             self._workers[slot] = _Worker.started(self._cores[slot])
         try:
-            future = self._workers[slot].executor.submit(perform, task)
+            with _interrupts_held():  # this is where the process is spawned
+                future = self._workers[slot].executor.submit(perform, task)
         except BrokenProcessPool:  # its process died
             self._workers.pop(slot).end()
             return self.submit(task)
@@ -129,9 +133,26 @@ class _Worker:
         self.executor.shutdown(wait=False, cancel_futures=True)
 
 
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Lets Ctrl-C wait, and lets a process that is spawned meanwhile never hear it.
+
+    Ctrl-C reaches every process of a terminal; the driver alone decides what it means.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # it would unblock the signal again when it starts
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _begin(core: int, lifeline: Any) -> None:
     """What a worker does first, before anything loads jax."""
-    # Ctrl-C reaches every process of a terminal; the driver alone decides what it means.
+    # Where a signal cannot be held back from the start.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
     if hasattr(os, "sched_setaffinity"):

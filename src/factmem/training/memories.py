@@ -27,56 +27,12 @@ from factmem.memories.memory import Memory
 from factmem.memories.mlp import MLPMemory, checked_width
 from factmem.progress import Report
 from factmem.training.outcome import TrainingOutcome
+from factmem.training.protocol import MemoryProtocol
 
-__all__ = [
-    "LINEAR_PROTOCOL",
-    "MLP_PROTOCOL",
-    "MemoryProtocol",
-    "TrainedMemory",
-    "linear_start",
-    "mlp_start",
-    "train_memories",
-]
+__all__ = ["TrainedMemory", "linear_start", "mlp_start", "train_memories"]
 
 _STEPS_AT_ONCE = 32
 """One compiled piece: short, so that the loop around it can report and be interrupted."""
-
-
-@dataclass(frozen=True)
-class MemoryProtocol:
-    """How a memory is trained.
-
-    Args:
-        learning_rate: Adam's, constant.
-        steps: at most so many, each on all associations.
-        checks: how often accuracy is measured, evenly spaced; a run ends at a success.
-        criterion: the accuracy that is a success.
-
-    Raises:
-        FactmemError: numbers that make no protocol.
-    """
-
-    learning_rate: float
-    steps: int
-    checks: int = 128
-    criterion: float = 0.99
-
-    def __post_init__(self) -> None:
-        if not 0 < self.learning_rate < np.inf:
-            raise FactmemError(f"a learning rate is positive, not {self.learning_rate}")
-        if self.steps < 1 or self.checks < 1 or self.steps % self.checks:
-            raise FactmemError(
-                f"{self.steps} steps cannot be checked {self.checks} times at equal distances"
-            )
-        if not 0 < self.criterion <= 1:
-            raise FactmemError(f"a criterion is an accuracy above 0, up to 1, not {self.criterion}")
-
-
-LINEAR_PROTOCOL = MemoryProtocol(learning_rate=1000.0, steps=2**12)
-"""Figure 1 left. The rate of 1000 is no slip: cross-entropy wants large weights."""
-
-MLP_PROTOCOL = MemoryProtocol(learning_rate=3e-2, steps=2**15)
-"""Figures 1 right and 6."""
 
 
 @dataclass(frozen=True)

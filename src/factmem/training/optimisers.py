@@ -5,7 +5,7 @@ data: runs that differ in them share one program.
 """
 
 import operator
-from typing import Any, Literal
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -14,12 +14,10 @@ import optax
 from jaxtyping import Array, Float
 from optax.contrib import MuonDimensionNumbers, scale_by_muon
 
+from factmem.training.protocol import Optimiser, Schedule
 from factmem.transformer.model import Weights
 
-__all__ = ["Optimiser", "Schedule", "Settings", "learning_rate", "transformation"]
-
-Optimiser = Literal["adam", "muon"]
-Schedule = Literal["constant", "cosine"]
+__all__ = ["Settings", "learning_rate", "transformation"]
 
 
 class Settings(eqx.Module):

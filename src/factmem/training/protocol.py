@@ -1,18 +1,38 @@
-"""The protocols by which transformers are trained: the paper's own, and the best that we know."""
+"""The protocols of training: the paper's own, and the best that we know. Loads no jax."""
 
 from dataclasses import dataclass
-
-import numpy as np
+from math import inf
+from typing import Literal, NamedTuple
 
 from factmem.errors import FactmemError
-from factmem.training.optimisers import Optimiser, Schedule
-from factmem.training.stack import Recipe
 
-__all__ = ["BEST", "PAPER", "Protocol"]
+__all__ = [
+    "BEST",
+    "LINEAR_PROTOCOL",
+    "MLP_PROTOCOL",
+    "PAPER",
+    "MemoryProtocol",
+    "Optimiser",
+    "Protocol",
+    "Recipe",
+    "Schedule",
+]
 
+Optimiser = Literal["adam", "muon"]
+Schedule = Literal["constant", "cosine"]
 
 _MOST_STEPS = 2**30
 """Steps are counted in 32 bits."""
+
+
+class Recipe(NamedTuple):
+    """What is compiled into a step; all else is data."""
+
+    optimiser: Optimiser = "adam"
+    schedule: Schedule = "constant"
+    batch: int = 1024
+    evenly: bool = False
+    """Whether the facts of a batch are drawn evenly (`PromptDistribution.draw_facts_evenly`)."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +75,7 @@ class Protocol:
         if not self.learning_rates:
             raise FactmemError("a protocol has at least one learning rate")
         for rate in self.learning_rates:
-            if not 0 < rate < np.inf:
+            if not 0 < rate < inf:
                 raise FactmemError(f"a learning rate is positive, not {rate}")
         if not 1 <= self.checks <= self.steps:
             raise FactmemError(f"{self.steps} steps cannot be checked {self.checks} times")
@@ -100,3 +120,40 @@ BEST = Protocol(
 )
 """The most facts within the prompts and the wall time of `PAPER`: one run by Muon whose rate falls
 as a cosine. How it was found stands in docs/training.md."""
+
+
+@dataclass(frozen=True)
+class MemoryProtocol:
+    """How a memory is trained.
+
+    Args:
+        learning_rate: Adam's, constant.
+        steps: at most so many, each on all associations.
+        checks: how often accuracy is measured, evenly spaced; a run ends at a success.
+        criterion: the accuracy that is a success.
+
+    Raises:
+        FactmemError: numbers that make no protocol.
+    """
+
+    learning_rate: float
+    steps: int
+    checks: int = 128
+    criterion: float = 0.99
+
+    def __post_init__(self) -> None:
+        if not 0 < self.learning_rate < inf:
+            raise FactmemError(f"a learning rate is positive, not {self.learning_rate}")
+        if self.steps < 1 or self.checks < 1 or self.steps % self.checks:
+            raise FactmemError(
+                f"{self.steps} steps cannot be checked {self.checks} times at equal distances"
+            )
+        if not 0 < self.criterion <= 1:
+            raise FactmemError(f"a criterion is an accuracy above 0, up to 1, not {self.criterion}")
+
+
+LINEAR_PROTOCOL = MemoryProtocol(learning_rate=1000.0, steps=2**12)
+"""Figure 1 left. The rate of 1000 is no slip: cross-entropy wants large weights."""
+
+MLP_PROTOCOL = MemoryProtocol(learning_rate=3e-2, steps=2**15)
+"""Figures 1 right and 6."""

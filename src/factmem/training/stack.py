@@ -16,21 +16,12 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from factmem.facts.prompts import PromptDistribution, Prompts
-from factmem.training.optimisers import Optimiser, Schedule, Settings, learning_rate, transformation
+from factmem.training.optimisers import Settings, learning_rate, transformation
+from factmem.training.protocol import Recipe
 from factmem.transformer.attention import TRAINING_TOLERANCE
 from factmem.transformer.model import Transformer, accuracy, cross_entropy
 
-__all__ = ["Recipe", "Scores", "Stack", "advance", "begin", "measure", "trained"]
-
-
-class Recipe(NamedTuple):
-    """What is compiled into a step; all else is data."""
-
-    optimiser: Optimiser = "adam"
-    schedule: Schedule = "constant"
-    batch: int = 1024
-    evenly: bool = False
-    """Whether the facts of a batch are drawn evenly (`PromptDistribution.draw_facts_evenly`)."""
+__all__ = ["Scores", "Stack", "advance", "begin", "measure", "trained"]
 
 
 class Stack(eqx.Module):
