@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -50,9 +51,13 @@ def gone(process, seconds=10):
 
 
 def children():
-    return {
-        p for p in psutil.Process().children(recursive=True) if "spawn_main" in str(p.cmdline())
-    }
+    """The workers of this process, without those that are just ending."""
+    found = set()
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+            if "spawn_main" in str(process.cmdline()):
+                found.add(process)
+    return found
 
 
 def test_one_worker_for_each_core_with_one_thread():
