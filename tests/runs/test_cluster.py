@@ -13,6 +13,7 @@ from tests.runs import cheap
 from tests.runs.test_workers import SLEEP
 
 from factmem.capacity import find_capacities
+from factmem.cli import main
 from factmem.errors import FactmemError
 from factmem.runs import ClusterWorkers, LocalWorkers, Store, Task, Wanted, sweep
 from factmem.runs.cluster import check_address
@@ -96,6 +97,19 @@ def test_a_worker_that_is_killed_in_mid_sweep_changes_nothing(cluster, tmp_path)
         for seed in capacity.seeds
         for record in seed.probes.values()
     )
+
+
+def test_the_command_finds_the_same_there_as_here(cluster, tmp_path, capsys):
+    answers = []
+    for where in (("--cluster", cluster.address), ("--workers", "2")):
+        store = str(tmp_path / where[0])
+        assert main(["capacity", "linear", "--dim", "4", "--json", "--store", store, *where]) == 0
+        answers.append(json.loads(capsys.readouterr().out))
+    there, here = ([(p["size"], p["run"]) for p in a["seeds"][0]["probes"]] for a in answers)
+    assert there == here
+    assert answers[0]["relative_margin"] == answers[1]["relative_margin"]
+    with Store(tmp_path / "--cluster") as store:
+        assert {record.threads for record in store.records()} == {1}
 
 
 def lacking(task):
