@@ -110,12 +110,7 @@ def find_capacity(
     Raises:
         FactmemError: no seed, or one twice.
 
-    Examples:
-        >>> from factmem.capacity import LinearQuestion
-        >>> from factmem.runs import LocalWorkers, Store
-        >>> with Store("runs.sqlite") as store, LocalWorkers() as workers:  # doctest: +SKIP
-        ...     find_capacity(LinearQuestion(dim=16), [0], store, workers).facts
-        59
+    docs/runs.md has an example.
     """
     (found,) = find_capacities(
         [question], seeds, store, workers, search=search, fresh=fresh, report=report

@@ -1,6 +1,7 @@
 """`factmem capacity`: the largest number of facts that a shape stores."""
 
-from dataclasses import dataclass
+import time
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
@@ -177,8 +178,6 @@ def _criterion(searching: Searching, trained: bool) -> float:
 
 
 def _answer(question: "Question", symbol: str, searching: Searching, output: Output) -> Answer:
-    import time
-
     from factmem.capacity import find_capacity
     from factmem.runs import Store
 
@@ -230,8 +229,6 @@ def _told(bracket: "Bracket", symbol: str) -> str:
 
 
 def _data(found: "Capacity", searching: Searching, store: str, seconds: float) -> dict[str, Any]:
-    from dataclasses import asdict
-
     question, median = found.question, found.median
     records = [record for seed in found.seeds for record in seed.probes.values()]
     return {
