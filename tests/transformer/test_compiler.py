@@ -61,6 +61,22 @@ def test_the_certificate_is_of_the_model_that_is_given(small):
     assert small.certificate.leaks.max() <= 2.0**-29
 
 
+def test_what_ends_the_fit_is_the_certificate_of_the_very_weights_that_are_given(monkeypatch):
+    seen = []
+
+    def recording(model, asked):
+        seen.append((model.weights, certify(model, asked)))
+        return seen[-1][1]
+
+    monkeypatch.setattr("factmem.transformer.compiler.certify", recording)
+    compiled()
+    # The last look, inside the fit and so in 64-bit mode, and the final certificate.
+    (looked_at, enough), (given, final) = seen[-2:]
+    assert enough.certified_accuracy == final.certified_accuracy == 1
+    assert eqx.tree_equal(looked_at, given)
+    np.testing.assert_array_equal(enough.margins, final.margins)
+
+
 def test_weights_stand_on_sixteen_bits(small):
     again = rounded(small.model.weights, 16)
     for here, there in zip(*map(jax.tree.leaves, (small.model.weights, again)), strict=True):

@@ -132,15 +132,17 @@ def compile_facts(
     lesson = _lesson(heads, tokens, asked, embeddings, convention)
     _check_reachable(lesson)
     start = _start(rng, lesson, shape, convention.mlp_bias)
-    readout, found, steps = _fitted(start, lesson, frame, asked, report)
-    model = frame(readout)
+    weights, found, steps = _fitted(start, lesson, frame, asked, report)
+    with jax.enable_x64(False):
+        model = frame(_balanced(weights, lesson))
+        certificate = certify(model, asked)
     scores = np.asarray(model.scores()).T
     blocks = scores > scores[:, -1:]
     return Compiled(
         model=model,
         blocks=blocks,
         beta=heads.beta,
-        certificate=certify(model, asked),
+        certificate=certificate,
         notes=partial_note(asked),
         iterations=steps,
         outcome=found.outcome,
@@ -215,8 +217,9 @@ def _fitted(
     def certified(weights: Readout) -> bool:
         if not _recalls(weights, lesson):
             return False
-        balanced = _balanced(weights, lesson)
-        return certify(frame(balanced), asked).certified_accuracy == 1
+        # As it will be when all is over: in float64 a weight may round to another level.
+        with jax.enable_x64(False):
+            return certify(frame(_balanced(weights, lesson)), asked).certified_accuracy == 1
 
     run = partial(minimise, enough=certified, check_every=_LOOK_EVERY, report=report_all)
     found = run(_cross_entropy, start, lesson, iterations=_CROSS_ENTROPY_STEPS)
@@ -232,7 +235,7 @@ def _fitted(
         found = run(_stage_loss, weights, data, iterations=_STAGE_STEPS)
         steps += found.iterations
         sharpness = _next_sharpness(sharpness, found.point, lesson)
-    return _balanced(found.point, lesson), found, steps
+    return found.point, found, steps
 
 
 def _next_sharpness(sharpness: float, readout: Readout, lesson: Lesson) -> float:
