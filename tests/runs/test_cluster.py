@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.runs import cheap
+from tests.runs.test_sweep import stored
 from tests.runs.test_workers import SLEEP
 
 from factmem.capacity import find_capacities
@@ -63,7 +64,11 @@ class Cluster:
 @pytest.fixture
 def cluster(tmp_path):
     with ExitStack() as processes:
-        yield Cluster(processes, tmp_path)
+        found = Cluster(processes, tmp_path)
+        with ClusterWorkers(found.address) as workers:
+            while workers.free() < 2:
+                time.sleep(0.05)
+        yield found
 
 
 def questions(folder, name, seconds):
@@ -74,14 +79,13 @@ def test_a_worker_that_is_killed_in_mid_sweep_changes_nothing(cluster, tmp_path)
     with Store(tmp_path / "local.sqlite") as store, LocalWorkers(2) as workers:
         asked = questions(tmp_path, "local", 0.0)
         undisturbed = cheap.table(find_capacities(asked, cheap.SEEDS, store, workers))
-    killed = []
+    victim, killed = cluster.workers[0], []
 
     def report(progress):
-        pids = {entry["pid"] for entry in cheap.told(tmp_path / "log")}
-        victim = cluster.workers[0]
-        # Both have worked, and the victim has begun what it cannot end.
-        last = [entry["pid"] for entry in cheap.told(tmp_path / "log")][-1:]
-        if not killed and progress.done >= 10 and len(pids) == 2 and last == [victim.pid]:
+        begun = [entry for entry in cheap.told(tmp_path / "log") if entry["pid"] == victim.pid]
+        last = [(entry["dim"], entry["size"], entry["seed"]) for entry in begun[-1:]]
+        # In mid-sweep, and with something begun that the store does not have yet.
+        if not killed and progress.done >= 10 and set(last) - stored(tmp_path / "runs.sqlite"):
             victim.kill()
             killed.append(victim.pid)
 
