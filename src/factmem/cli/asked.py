@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from cyclopts import Parameter
 
-from factmem.cli.checks import check_positive, check_seed
+from factmem.cli.checks import check_length, check_positive, check_seed
 from factmem.cli.facts import read_table
 from factmem.errors import FactmemError
 
@@ -56,8 +56,7 @@ def check_facts(facts: Facts) -> None:
         answers=facts.answers,
         noise=facts.noise,
     )
-    if not 3 <= facts.length <= 2**20:
-        raise FactmemError(f"--length is from 3 to {2**20}, not {facts.length}")
+    check_length(facts.length)
     check_seed(facts.seed)
 
 

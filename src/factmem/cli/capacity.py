@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import App, Parameter
 
 from factmem.cli.answer import Answer, Output
-from factmem.cli.checks import check_numbers, check_positive, check_seed
+from factmem.cli.checks import (
+    check_length,
+    check_numbers,
+    check_positive,
+    check_seed,
+    check_width,
+)
 from factmem.cli.kept import store_path
 from factmem.cli.progress import progress
 from factmem.cli.shown import shown
@@ -126,11 +132,9 @@ def transformer(
         patient: train to the end even what is hopeless (paper ends it early where S = R).
     """
     _check(searching, dim=dim, heads=heads, head_dim=head_dim, answers=answers, noise=noise)
-    if width < 0:
-        raise FactmemError(f"--width is at least 0, not {width}")
+    check_width(width)
     check_numbers(max(width, heads * head_dim), dim)
-    if not 3 <= length <= 2**20:
-        raise FactmemError(f"--length is from 3 to {2**20}, not {length}")
+    check_length(length)
     if scaling == "d=s=r" and answers is not None:
         raise FactmemError("--scaling d=s=r has its own --answers: give one of them")
     from factmem.capacity import TransformerQuestion

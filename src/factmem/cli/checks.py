@@ -2,10 +2,18 @@
 
 from factmem.errors import FactmemError
 
-__all__ = ["check_accuracy", "check_numbers", "check_positive", "check_seed"]
+__all__ = [
+    "check_accuracy",
+    "check_length",
+    "check_numbers",
+    "check_positive",
+    "check_seed",
+    "check_width",
+]
 
 _LARGEST_SEED = 2**32 - 1
 _MOST_NUMBERS = 2**31
+_LONGEST = 2**20
 
 
 def check_seed(seed: int) -> None:
@@ -25,6 +33,18 @@ def check_positive(**sizes: int | None) -> None:
     for name, size in sizes.items():
         if size is not None and size < 1:
             raise FactmemError(f"--{name.replace('_', '-')} is at least 1, not {size}")
+
+
+def check_width(width: int) -> None:
+    """Raises FactmemError unless an MLP can have so many neurons; 0 is none at all."""
+    if width < 0:
+        raise FactmemError(f"--width is at least 0, not {width}")
+
+
+def check_length(length: int) -> None:
+    """Raises FactmemError unless a prompt can have so many tokens."""
+    if not 3 <= length <= _LONGEST:
+        raise FactmemError(f"--length is from 3 to {_LONGEST}, not {length}")
 
 
 def check_numbers(rows: int, columns: int) -> None:

@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from factmem.cli.answer import Answer, Output
 from factmem.cli.asked import Facts, check_facts, sizes_of, table_of
-from factmem.cli.checks import check_accuracy, check_numbers, check_positive
+from factmem.cli.checks import check_accuracy, check_numbers, check_positive, check_width
 from factmem.cli.progress import progress
 from factmem.cli.shown import shown
 from factmem.errors import FactmemError
@@ -149,8 +149,7 @@ def _check_compiled(size: Size) -> None:
         raise FactmemError("compiled takes --heads, --head-dim and --width together, or none")
     dim, head_dim = _given("compiled", size, "dim"), _given("compiled", size, "head_dim")
     width = _given("compiled", size, "width")
-    if width < 0:
-        raise FactmemError(f"--width is at least 0, not {width}")
+    check_width(width)
     check_numbers(max(width, _given("compiled", size, "heads") * head_dim), dim)
 
 

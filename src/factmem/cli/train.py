@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from factmem.cli.answer import Answer, Output
 from factmem.cli.asked import Facts, check_facts, sizes_of, table_of
-from factmem.cli.checks import check_accuracy, check_numbers, check_positive
+from factmem.cli.checks import check_accuracy, check_numbers, check_positive, check_width
 from factmem.cli.progress import progress
 from factmem.cli.shown import shown
 from factmem.errors import FactmemError
@@ -169,8 +169,7 @@ def _check(size: Size, facts: Facts, training: Training, files: Files, trial: Tr
         steps=training.steps,
         batch=training.batch,
     )
-    if size.width < 0:
-        raise FactmemError(f"--width is at least 0, not {size.width}")
+    check_width(size.width)
     check_numbers(max(facts.tokens, size.width, size.heads * size.head_dim), size.dim)
     check_numbers(training.batch or 1024, facts.tokens)
     check_accuracy(trial.require)
