@@ -36,6 +36,7 @@ NEEDED = {
     "capacity linear": ("--dim", "4"),
     "capacity mlp": ("--dim", "4", "--width", "4"),
     "capacity transformer": (*SIZES[6:], "--heads", "2", "--width", "4"),
+    "flow": SIZES[:6],
     "runs": (),
 }
 

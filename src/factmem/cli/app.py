@@ -12,6 +12,7 @@ from factmem.cli.answer import Answer, emit
 from factmem.cli.capacity import capacity
 from factmem.cli.construct import construct
 from factmem.cli.facts import facts
+from factmem.cli.flow import flow
 from factmem.cli.memory import memory
 from factmem.cli.runs import runs
 from factmem.cli.train import train
@@ -40,6 +41,7 @@ app.command(memory)
 app.command(construct)
 app.command(train)
 app.command(capacity)
+app.command(flow)
 app.command(runs)
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from factmem.facts import FactTable
     from factmem.transformer import Transformer
 
-__all__ = ["Facts", "check_facts", "sizes_of", "table_of"]
+__all__ = ["Facts", "check_facts", "check_sizes", "sizes_of", "table_of"]
 
 
 @Parameter(name="*")
@@ -45,19 +45,22 @@ class Facts:
 
 def check_facts(facts: Facts) -> None:
     """What can be said before anything is loaded."""
-    sizes = (facts.subjects, facts.relations, facts.answers)
-    if facts.table is None and None in sizes:
-        raise FactmemError("give --subjects, --relations and --answers, or a --table")
-    if facts.table is not None and sizes != (None, None, None):
-        raise FactmemError("a --table has its own subjects, relations and answers: give no sizes")
-    check_positive(
-        subjects=facts.subjects,
-        relations=facts.relations,
-        answers=facts.answers,
-        noise=facts.noise,
-    )
+    check_sizes(facts.subjects, facts.relations, facts.answers, facts.table)
+    check_positive(noise=facts.noise)
     check_length(facts.length)
     check_seed(facts.seed)
+
+
+def check_sizes(
+    subjects: int | None, relations: int | None, answers: int | None, table: str | None
+) -> None:
+    """Raises FactmemError unless there are sizes, or a table that has its own."""
+    sizes = (subjects, relations, answers)
+    if table is None and None in sizes:
+        raise FactmemError("give --subjects, --relations and --answers, or a --table")
+    if table is not None and sizes != (None, None, None):
+        raise FactmemError("a --table has its own subjects, relations and answers: give no sizes")
+    check_positive(subjects=subjects, relations=relations, answers=answers)
 
 
 def table_of(facts: Facts) -> "FactTable":

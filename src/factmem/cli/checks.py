@@ -1,5 +1,8 @@
 """Checks that several commands make before anything is loaded."""
 
+import os
+from pathlib import Path
+
 from factmem.errors import FactmemError
 
 __all__ = [
@@ -9,6 +12,7 @@ __all__ = [
     "check_positive",
     "check_seed",
     "check_width",
+    "check_writable",
 ]
 
 _LARGEST_SEED = 2**32 - 1
@@ -53,3 +57,14 @@ def check_numbers(rows: int, columns: int) -> None:
         raise FactmemError(
             f"{rows} × {columns} numbers are more than an array here may have, {_MOST_NUMBERS}"
         )
+
+
+def check_writable(file: str) -> None:
+    """Raises FactmemError unless a file of this name can be written; before the work, not after."""
+    path = Path(file).absolute()
+    if not path.parent.is_dir():
+        raise FactmemError(f"there is no folder for '{file}'")
+    if not file or path.is_dir():
+        raise FactmemError(f"'{file}' is not the name of a file")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise FactmemError(f"'{file}' cannot be written")

@@ -1,6 +1,5 @@
 """`factmem train`: trains one transformer, by flags or by a protocol."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +9,13 @@ from cyclopts import Parameter
 
 from factmem.cli.answer import Answer, Output
 from factmem.cli.asked import Facts, check_facts, sizes_of, table_of
-from factmem.cli.checks import check_accuracy, check_numbers, check_positive, check_width
+from factmem.cli.checks import (
+    check_accuracy,
+    check_numbers,
+    check_positive,
+    check_width,
+    check_writable,
+)
 from factmem.cli.progress import progress
 from factmem.cli.shown import shown
 from factmem.errors import FactmemError
@@ -187,17 +192,7 @@ def _check(size: Size, facts: Facts, training: Training, files: Files, trial: Tr
     for file in (files.checkpoint, files.out, files.plot):
         # Before training, not after it.
         if file is not None:
-            _check_writable(file)
-
-
-def _check_writable(file: str) -> None:
-    path = Path(file).absolute()
-    if not path.parent.is_dir():
-        raise FactmemError(f"there is no folder for '{file}'")
-    if not file or path.is_dir():
-        raise FactmemError(f"'{file}' is not the name of a file")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise FactmemError(f"'{file}' cannot be written")
+            check_writable(file)
 
 
 def _protocol(training: Training) -> "Protocol":

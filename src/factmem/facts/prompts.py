@@ -7,13 +7,13 @@ import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Int, Key, UInt32
+from jaxtyping import Array, Float, Int, Key, UInt32
 
 from factmem.errors import FactmemError
 from factmem.facts.table import MISSING, FactTable
 from factmem.facts.vocabulary import Vocabulary
 
-__all__ = ["PromptDistribution", "Prompts", "count_tokens"]
+__all__ = ["PromptDistribution", "Prompts", "count_tokens", "question_chances"]
 
 
 class Prompts(NamedTuple):
@@ -246,6 +246,24 @@ def _uniform(key: Key[Array, ""], rows: int, columns: int, size: int) -> Int[Arr
     return jr.randint(key, (rows, columns), 0, size, dtype=jnp.int32)
 
 
+def question_chances(
+    table: FactTable, subject_power: float = 0.0, relation_power: float = 0.0
+) -> Float[np.ndarray, " facts"]:
+    """p(s, r) ∝ (s + 1)^−α · (r + 1)^−β of every fact, in the order of `FactTable.fact_ids`.
+
+    Raises:
+        FactmemError: a power that is not a finite number.
+    """
+    powers = {"subject_power": subject_power, "relation_power": relation_power}
+    for name, power in powers.items():
+        if not np.isfinite(power):
+            raise FactmemError(f"{name} must be a finite number, not {power}")
+    s, r, _ = table.fact_ids
+    log_weight = -subject_power * np.log1p(s) - relation_power * np.log1p(r)
+    weight = np.exp(log_weight - log_weight.max())
+    return weight / weight.sum()
+
+
 def _thresholds(
     table: FactTable, subject_power: float, relation_power: float
 ) -> UInt32[Array, " thresholds"] | None:
@@ -254,16 +272,10 @@ def _thresholds(
     Whole numbers, because a float32 cumulative sum over a million facts is wrong by more than
     the probability of one.
     """
-    powers = {"subject_power": subject_power, "relation_power": relation_power}
-    for name, power in powers.items():
-        if not np.isfinite(power):
-            raise FactmemError(f"{name} must be a finite number, not {power}")
+    chances = question_chances(table, subject_power, relation_power)
     if subject_power == 0 and relation_power == 0:
         return None
-    s, r, _ = table.fact_ids
-    log_weight = -subject_power * np.log1p(s) - relation_power * np.log1p(r)
-    weight = np.exp(log_weight - log_weight.max())
-    total = np.cumsum(weight)
+    total = np.cumsum(chances)
     # The last fact takes what the others leave, so it needs no threshold.
     scaled = np.round(total[:-1] / total[-1] * 2.0**32)
     return jnp.asarray(np.minimum(scaled, 2.0**32 - 1).astype(np.uint32))

@@ -1,0 +1,67 @@
+"""What is kept of a training: losses at chosen times, never the weights at each."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from factmem.dynamics.questions import Seen
+from factmem.errors import FactmemError
+
+__all__ = ["Curves", "Spacing", "spaced"]
+
+Spacing = Literal["equal", "log"]
+_SHORTEST = 1e-3
+"""The first of logarithmic times, as a part of the last."""
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Losses against flow time, which is steps × rate for descent."""
+
+    times: Float[np.ndarray, " points"]
+    seen: Seen
+    """Every field has the points as its first axis."""
+
+    @property
+    def loss(self) -> Float[np.ndarray, " points"]:
+        """The loss at every time."""
+        return np.asarray(self.seen.loss)
+
+    def first_below(self, loss: float) -> float | None:
+        """The time at which the loss first comes down to this, between points linearly; or None."""
+        return first_crossing(self.times, self.loss, loss)
+
+    def nearest(self, times: Float[np.ndarray, " wanted"]) -> Int[np.ndarray, " wanted"]:
+        """Which points are nearest to these times."""
+        middles = (self.times[1:] + self.times[:-1]) / 2
+        return np.searchsorted(middles, times)
+
+
+def first_crossing(
+    times: Float[np.ndarray, " points"], values: Float[np.ndarray, " points"], level: float
+) -> float | None:
+    """The first time at which values are at most the level, between points linearly; or None."""
+    below = np.flatnonzero(values <= level)
+    if not len(below):
+        return None
+    place = int(below[0])
+    if place == 0:
+        return float(times[0])
+    before, after = values[place - 1], values[place]
+    share = (before - level) / (before - after)
+    return float(times[place - 1] + share * (times[place] - times[place - 1]))
+
+
+def spaced(end: float, points: int, spacing: Spacing) -> Float[np.ndarray, " points"]:
+    """So many times up to the end: from 0 in equal steps, or from end/1000 in equal factors.
+
+    Raises:
+        FactmemError: fewer than two points.
+    """
+    if points < 2:
+        raise FactmemError(f"a curve needs at least 2 points, not {points}")
+    if spacing == "log":
+        return np.geomspace(_SHORTEST * end, end, points)
+    return np.linspace(0.0, end, points)

@@ -1,0 +1,73 @@
+"""How fast weights leave zero: what small weights must do, and what a flow did.
+
+While all weights are small, predictions are uniform, and E[C(z) (1{a = a*} − 1/|A|)] =: g_z stays
+what it is. Then W_OV(·, z)' = W_KQ(z) g_z and W_KQ(z)' = ⟨W_OV(·, z), g_z⟩, so that both grow like
+exp(λt) with λ = ‖g_z‖:
+
+    relations   p(r) ‖p(·|r) − 1/|A|‖        (1/R for uniform questions)
+    subjects    p(s) ‖p(·|s) − 1/|A|‖        (1/S)
+    noise       (T − 3)/|N| ‖p(·) − 1/|A|‖
+    EOS         ‖p(·) − 1/|A|‖
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from factmem.dynamics.flow import Flow
+from factmem.dynamics.questions import Population
+
+__all__ = ["Rates", "escape_rates", "fitted_rates"]
+
+_GROWN = 10.0
+"""From W_KQ(z) = 10 times its start the growth is a pure exponential, to half a per cent."""
+_SMALL = 0.03
+"""Up to W_KQ(z) = 0.03 what a token adds to logits, about W_KQ(z)², is below a thousandth."""
+
+
+class Rates(NamedTuple):
+    """λ for every token, in units of 1/time."""
+
+    subjects: Float[np.ndarray, " subjects"]
+    relations: Float[np.ndarray, " relations"]
+    noise: Float[np.ndarray, " noise"]
+    """One for all noise tokens, where they are one class."""
+    eos: float
+
+
+def escape_rates(questions: Population) -> Rates:
+    """The rates at which weights leave zero while all are small."""
+    relations, answers = questions.given_relation.shape
+    subjects = questions.given_subject.shape[0]
+    marginal = float(np.linalg.norm(questions.answer_marginal - 1 / answers))
+    of_subjects = np.bincount(questions.subjects, questions.chances, subjects)
+    of_relations = np.bincount(questions.relations, questions.chances, relations)
+    return Rates(
+        of_subjects * np.linalg.norm(questions.given_subject - 1 / answers, axis=1),
+        of_relations * np.linalg.norm(questions.given_relation - 1 / answers, axis=1),
+        np.array([(questions.length - 3) / questions.noise * marginal]),
+        marginal,
+    )
+
+
+def fitted_rates(flow: Flow, questions: Population) -> Rates:
+    """The rates of a flow: slopes of log W_KQ(z) while it is small, but far above its start.
+
+    NaN for tokens that never are, such as noise whose rate is 0. Later rates are as the formulas
+    say only if what others have learnt by then leaves g_z as it was: in balanced tables it does.
+    """
+    each = np.array([_slope(flow.times, kq) for kq in flow.kq.T])
+    subjects, relations = questions.given_subject.shape[0], questions.given_relation.shape[0]
+    of_subjects, of_relations, rest = np.split(each, [subjects, subjects + relations])
+    return Rates(of_subjects, of_relations, rest[:-1], float(rest[-1]))
+
+
+def _slope(times: Float[np.ndarray, " points"], kq: Float[np.ndarray, " points"]) -> float:
+    size = np.abs(kq)
+    outside = np.flatnonzero(size > _SMALL)
+    last = int(outside[0]) if len(outside) else len(size)
+    window = np.flatnonzero(size[:last] > _GROWN * max(size[0], np.finfo(float).tiny))
+    if len(window) < 3:
+        return float("nan")
+    return float(np.polyfit(times[window], np.log(size[window]), 1)[0])

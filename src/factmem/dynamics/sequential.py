@@ -1,0 +1,93 @@
+"""Theorem 6, measured: relations are learnt while subjects and noise are still small.
+
+The theorem asks for S ≥ 8R√(2D) and |N| ≥ 4R√(2D)T, and promises from the balanced start with a
+small enough scale α a time at which Σ_a (p̂(a) − p(a|r))² is small for every prompt, before any
+weight of a subject or of noise exceeds √α.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from factmem.dynamics.flow import Flow
+from factmem.dynamics.questions import Population
+
+__all__ = ["CLOSE", "Conditions", "Sequential", "sequential_learning"]
+
+CLOSE = 1e-3
+"""Σ_a (p̂(a) − p(a|r))² below which predictions are those of the relation alone."""
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What Theorem 6 asks of sizes."""
+
+    subjects: int
+    subjects_needed: float
+    """8R√(2D)."""
+    noise: int
+    noise_needed: float
+    """4R√(2D)T."""
+
+    @classmethod
+    def of(cls, questions: Population) -> "Conditions":
+        """Those of a table and its prompts; D is the most answers of a relation."""
+        relations = questions.given_relation.shape[0]
+        most = int((questions.given_relation > 0).sum(axis=1).max())
+        unit = relations * float(np.sqrt(2 * most))
+        return cls(
+            questions.given_subject.shape[0],
+            8 * unit,
+            questions.noise,
+            4 * unit * questions.length,
+        )
+
+    @property
+    def met(self) -> bool:
+        """Whether both hold; equality is enough, and rounding does not decide about it."""
+        slack = 1 + 1e-12
+        return (
+            self.subjects * slack >= self.subjects_needed
+            and self.noise * slack >= self.noise_needed
+        )
+
+
+@dataclass(frozen=True)
+class Sequential:
+    """What a flow did of what the theorem says."""
+
+    distance: float
+    """The smallest max over prompts of Σ_a (p̂(a) − p(a|r))² before a subject or noise is large."""
+    time: float
+    """When that was."""
+    largest_weight: float
+    """The largest |W_OV(a, z)| or |W_KQ(z)| of any subject or noise token up to then."""
+    bound: float
+    """√α, α being the scale of the start."""
+    large_at: float | None
+    """When the first weight of a subject or of noise exceeded √α."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether predictions were those of the relation while subjects and noise were small."""
+        return self.distance < CLOSE
+
+
+def sequential_learning(flow: Flow, questions: Population, scale: float) -> Sequential:
+    """Looks for the time of which Theorem 6 speaks in a flow that started at scale α."""
+    subjects, relations = questions.given_subject.shape[0], questions.given_relation.shape[0]
+    weights = np.maximum(np.abs(flow.kq), flow.largest_ov)
+    others = [*range(subjects), *range(subjects + relations, weights.shape[1] - 1)]
+    weights = weights[:, others].max(axis=1)
+    bound = float(np.sqrt(scale))
+    large = np.flatnonzero(weights > bound)
+    end = max(1, int(large[0])) if len(large) else len(weights)
+    distance = np.asarray(flow.seen.distance)[:end]
+    best = int(np.argmin(distance))
+    return Sequential(
+        distance=float(distance[best]),
+        time=float(flow.times[best]),
+        largest_weight=float(weights[: best + 1].max()),
+        bound=bound,
+        large_at=float(flow.times[large[0]]) if len(large) else None,
+    )
