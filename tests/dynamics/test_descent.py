@@ -1,0 +1,87 @@
+"""Descent takes the steps that it says, follows the flow, and says so when it diverges."""
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from tests.dynamics import small
+
+from factmem.dynamics import (
+    Experiment,
+    LinearAttention,
+    Population,
+    PromptSample,
+    descend,
+    find_stages,
+)
+from factmem.errors import FactmemError
+from factmem.facts import FactTable, PromptDistribution
+
+ASKED = PromptDistribution.of(small.TABLE, noise=small.N, length=small.T)
+TESTED = PromptSample.draw(
+    jr.key(0), Population.of(small.TABLE, noise=small.N, length=small.T), ASKED, 8
+)
+
+
+def test_a_step_is_rate_times_the_mean_gradient_over_a_batch():
+    start = LinearAttention.random(small.TOKENS, small.ANSWERS, 0.5, 0)
+    key = jr.key(3)
+    after = descend(start, ASKED, TESTED, key, rate=0.25, steps=1, batch=6).end
+    prompts = ASKED.sample(jr.split(jr.fold_in(key, 0), 1)[0], 6, form="counts")
+    ov, kq = start.ov.copy(), start.kq.copy()
+    for counts, answer in zip(np.asarray(prompts.content), prompts.answers, strict=True):
+        tokens = np.repeat(np.arange(small.TOKENS), counts)
+        off = -small.predicted(start.ov, start.kq, tokens)
+        off[answer] += 1
+        for z in tokens:
+            ov[z] += 0.25 / 6 * start.kq[z] * off
+            kq[z] += 0.25 / 6 * start.ov[z] @ off
+    assert np.allclose(after.ov, ov, atol=1e-5)
+    assert np.allclose(after.kq, kq, atol=1e-5)
+
+
+def test_times_are_steps_times_rate_and_losses_those_of_the_fixed_prompts():
+    start = LinearAttention.random(small.TOKENS, small.ANSWERS, 0.5, 0)
+    found = descend(start, ASKED, TESTED, jr.key(1), rate=0.5, steps=10, batch=4, points=5)
+    assert np.allclose(found.times, [0, 1, 2, 3, 4, 5])
+    assert found.steps == 10
+    counts = jnp.asarray(TESTED.counts)
+    log_probabilities = jax.nn.log_softmax(found.end.logits(counts), axis=1)
+    own = -np.take_along_axis(np.asarray(log_probabilities), TESTED.answers[:, None], 1)[:, 0]
+    assert found.loss[-1] == pytest.approx(TESTED.chances @ own, abs=1e-5)
+
+
+def test_other_keys_draw_other_prompts():
+    start = LinearAttention.random(small.TOKENS, small.ANSWERS, 0.5, 0)
+    steps = {"rate": 0.25, "steps": 1, "batch": 6}
+    ends = [descend(start, ASKED, TESTED, jr.key(seed), **steps).end.kq for seed in (0, 0, 1)]
+    assert (ends[0] == ends[1]).all()
+    assert (ends[0] != ends[2]).any()
+
+
+def test_descent_follows_the_flow():
+    """From larger weights than the paper's, so that it is over soon."""
+    experiment = Experiment(FactTable.structured(8, 2, 4), length=8, scale=1e-2)
+    descent = experiment.descent(rate=0.1, steps=2000, batch=256, points=100)
+    flow = experiment.flow(until=200.0)
+    gap = np.abs(descent.loss - flow.loss[flow.nearest(descent.times)])
+    assert gap.max() < 0.1
+    assert descent.loss[-1] < 0.1
+    ours, exact = (find_stages(c, experiment.population) for c in (descent, flow))
+    assert ours.init_end == pytest.approx(exact.init_end, rel=0.05)
+    assert ours.hallucination_end == pytest.approx(exact.hallucination_end, rel=0.05)
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_rate_that_is_none_is_refused(rate):
+    start = LinearAttention.equal(small.TOKENS, small.ANSWERS, 0.1)
+    with pytest.raises(FactmemError, match="a rate is a number above 0"):
+        descend(start, ASKED, TESTED, jr.key(0), rate=rate, steps=10)
+
+
+@pytest.mark.parametrize("rate", [300.0, 1e30])
+def test_steps_that_diverge_are_reported(rate):
+    start = LinearAttention.equal(small.TOKENS, small.ANSWERS, 0.5)
+    with pytest.raises(FactmemError, match=r"training diverges before step \d+: take a smaller"):
+        descend(start, ASKED, TESTED, jr.key(0), rate=rate, steps=100, batch=6, points=10)

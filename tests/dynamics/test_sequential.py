@@ -1,0 +1,65 @@
+"""Theorem 6 where its conditions hold, and where they fail."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from factmem.dynamics import Conditions, Experiment, Population, sequential_learning
+from factmem.facts import FactTable
+
+ALPHA = 1e-6
+
+
+@cache
+def learnt(subjects, relations, noise):
+    experiment = Experiment(
+        FactTable.structured(subjects, relations, 2),
+        noise=noise,
+        length=5,
+        start="balanced",
+        scale=ALPHA,
+    )
+    return experiment.flow(), experiment.population
+
+
+def test_conditions_are_those_of_the_theorem():
+    found = Conditions.of(Population.of(FactTable.structured(32, 2, 2), noise=80, length=5))
+    assert found.subjects_needed == pytest.approx(8 * 2 * np.sqrt(4))
+    assert found.noise_needed == pytest.approx(4 * 2 * np.sqrt(4) * 5)
+    assert found.met
+    assert not replace(found, subjects=31).met
+    assert not replace(found, noise=79).met
+    figure_5 = Conditions.of(Population.of(FactTable.structured(16, 4, 8)))
+    assert figure_5.subjects_needed == pytest.approx(128)
+    assert figure_5.noise_needed == pytest.approx(2048)
+    assert not figure_5.met
+
+
+def test_where_the_conditions_hold_relations_are_known_while_the_rest_is_small():
+    flow, questions = learnt(32, 2, 80)
+    assert Conditions.of(questions).met
+    found = sequential_learning(flow, questions, ALPHA)
+    assert found.holds
+    assert found.distance < 1e-3
+    assert found.bound == pytest.approx(1e-3)
+    assert found.largest_weight <= found.bound
+    # The same from the flow itself: at that time, and at all times before.
+    place = flow.nearest(np.array([found.time]))[0]
+    subjects_and_noise = [*range(32), 34]
+    weights = np.maximum(flow.kq, flow.largest_ov)[: place + 1, subjects_and_noise]
+    assert weights.max() < 1e-3
+    assert flow.seen.distance[place] < 1e-3
+    # Far from a foregone conclusion: relations are large by then.
+    assert flow.kq[place, 32:34].min() > 1
+
+
+def test_where_relations_are_as_slow_as_subjects_there_is_no_such_time():
+    flow, questions = learnt(4, 4, 80)
+    assert not Conditions.of(questions).met
+    found = sequential_learning(flow, questions, ALPHA)
+    assert not found.holds
+    assert found.distance > 0.1
+    assert found.large_at is not None
+    assert found.time < found.large_at
