@@ -140,7 +140,7 @@ def flow(
         **_losses(curves, chosen),
         "stages": _told(stages),
         "levels": _levels(experiment),
-        "converged_at": curves.first_below(0.01),
+        "converged_at": curves.converged_at,
         **_measured(experiment, learning, curves),
         "flow": None if beside is None else _compared(curves, beside, experiment),
         "seconds": watch.seconds,

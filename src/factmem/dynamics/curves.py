@@ -9,7 +9,10 @@ from jaxtyping import Float, Int
 from factmem.dynamics.questions import Seen
 from factmem.errors import FactmemError
 
-__all__ = ["Curves", "Spacing", "spaced"]
+__all__ = ["CONVERGED", "Curves", "Spacing", "spaced"]
+
+CONVERGED = 0.01
+"""The loss, in nats, at which training is over."""
 
 Spacing = Literal["equal", "log"]
 _SHORTEST = 1e-3
@@ -28,6 +31,11 @@ class Curves:
     def loss(self) -> Float[np.ndarray, " points"]:
         """The loss at every time."""
         return np.asarray(self.seen.loss)
+
+    @property
+    def converged_at(self) -> float | None:
+        """When the loss came down to `CONVERGED`, or None."""
+        return self.first_below(CONVERGED * (1 + 1e-6))  # flows end there to 1e-9
 
     def first_below(self, loss: float) -> float | None:
         """The time at which the loss first comes down to this, between points linearly; or None."""

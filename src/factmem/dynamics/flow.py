@@ -15,16 +15,14 @@ import numpy as np
 import optimistix
 from jaxtyping import Array, Bool, Float, Int
 
-from factmem.dynamics.curves import Curves
+from factmem.dynamics.curves import CONVERGED, Curves
 from factmem.dynamics.linear_attention import LinearAttention
 from factmem.dynamics.questions import Questions, Seen
 from factmem.errors import FactmemError
 from factmem.progress import Report
 
-__all__ = ["CONVERGED", "LEAST_SCALE", "Flow", "gradient_flow"]
+__all__ = ["LEAST_SCALE", "Flow", "gradient_flow"]
 
-CONVERGED = 0.01
-"""The loss, in nats, at which a flow without another end is over."""
 LEAST_SCALE = 1e-150
 """Below this the squares of weights are not numbers of float64 any more."""
 
@@ -143,52 +141,15 @@ def _end(
     while time < patience:
         # Each stretch is a part of what is behind, so that there are few, however long it takes.
         stop = min(patience, time + max(4.0 / rates.max(), 0.25 * time))
-        # As arrays, for equinox compiles plain numbers in.
-        stretch = _stretch(model, questions, jnp.asarray(time), jnp.asarray(stop), scale)
-        _check_solved(stretch.solved, time)
-        if report is not None:
-            report(0, time=float(stretch.time), loss=float(stretch.loss))
+        ends = np.append(time, np.full(_STRETCH, stop))
+        stretch = _stretch(model, questions, jnp.asarray(ends), scale, jnp.asarray(CONVERGED))
+        _check_solved(stretch, time)
         model, time = stretch.model, float(stretch.time)
-        if stretch.converged:
+        if report is not None:
+            report(0, time=time, loss=float(_loss(model, questions)))
+        if stretch.ended:
             break
     return time
-
-
-class _Stretch(NamedTuple):
-    model: LinearAttention
-    time: Float[Array, ""]
-    loss: Float[Array, ""]
-    converged: Bool[Array, ""]
-    solved: Bool[Array, ""]
-
-
-@eqx.filter_jit
-def _stretch(
-    model: LinearAttention,
-    questions: Questions,
-    time: Float[Array, ""],
-    stop: Float[Array, ""],
-    scale: Float[Array, ""],
-) -> _Stretch:
-    """A part of the flow that ends early where the loss comes down to `CONVERGED`."""
-
-    def above(t: Array, y: LinearAttention, *_: object, **__: object) -> Array:
-        return _loss(y, questions) - CONVERGED
-
-    solution = _solve(
-        model,
-        questions,
-        time,
-        stop,
-        scale,
-        saveat=diffrax.SaveAt(t1=True),
-        event=diffrax.Event(above, optimistix.Newton(rtol=1e-9, atol=1e-9)),
-    )
-    assert solution.ts is not None
-    end = jax.tree.map(lambda leaf: leaf[-1], solution.ys)
-    ended = solution.result == diffrax.RESULTS.event_occurred
-    solved = ended | (solution.result == diffrax.RESULTS.successful)
-    return _Stretch(end, solution.ts[-1], _loss(end, questions), ended, solved)
 
 
 # ---- what is seen on the way ---------------------------------------------------------------------
@@ -206,12 +167,14 @@ def _recorded(
         within = times[first : first + _STRETCH + 1]
         # The same length for all, so that one program serves: the last time again and again.
         padded = np.pad(within, (0, _STRETCH + 1 - len(within)), mode="edge")
-        record, model, taken, solved = _passed(model, questions, jnp.asarray(padded), scale)
-        _check_solved(solved, float(within[0]))
-        records.append(_rows(record, 0 if first == 0 else 1, len(within)))
-        steps += int(taken)
+        stretch = _stretch(model, questions, jnp.asarray(padded), scale, jnp.asarray(-1.0))
+        _check_solved(stretch, float(within[0]))
+        model = stretch.model
+        records.append(_rows(stretch.record, 0 if first == 0 else 1, len(within)))
+        steps += int(stretch.steps)
         if report is not None:
-            report(first + len(within), time=float(within[-1]), loss=float(record.seen.loss[-1]))
+            loss = float(records[-1].seen.loss[-1])
+            report(first + len(within), time=float(within[-1]), loss=loss)
     whole = jax.tree.map(lambda *parts: np.concatenate(parts), *records)
     end = jax.tree.map(np.asarray, model)
     return Flow(times, whole.seen, start, end, *whole[1:], solver_steps=steps)
@@ -219,29 +182,6 @@ def _recorded(
 
 def _rows(record: _Record, first: int, end: int) -> _Record:
     return jax.tree.map(lambda leaf: np.asarray(leaf)[first:end], record)
-
-
-@eqx.filter_jit
-def _passed(
-    model: LinearAttention,
-    questions: Questions,
-    times: Float[Array, " times"],
-    scale: Float[Array, ""],
-) -> tuple[_Record, LinearAttention, Int[Array, ""], Bool[Array, ""]]:
-    """What is seen at each of these times, and the weights at the last."""
-
-    def look(t: Array, y: LinearAttention, args: Questions) -> _Record:
-        seen = args.see(args.log_probabilities(y.products))
-        largest = jnp.max(jnp.abs(y.ov), axis=1)
-        return _Record(seen, jnp.asarray(y.kq), largest, jnp.asarray(y.invariant))
-
-    saved = diffrax.SaveAt(subs=[diffrax.SubSaveAt(ts=times, fn=look), diffrax.SubSaveAt(t1=True)])
-    solution = _solve(model, questions, times[0], times[-1], scale, saveat=saved)
-    assert solution.ys is not None
-    records, end = solution.ys
-    end = jax.tree.map(lambda leaf: leaf[-1], end)
-    solved = solution.result == diffrax.RESULTS.successful
-    return records, end, solution.stats["num_steps"], solved
 
 
 # ---- the equation --------------------------------------------------------------------------------
@@ -252,6 +192,7 @@ def _velocity(t: object, y: LinearAttention, questions: Questions) -> LinearAtte
     return LinearAttention(y.kq[:, None] * errors, jnp.sum(y.ov * errors, axis=1))
 
 
+@eqx.filter_jit
 def _loss(model: LinearAttention, questions: Questions) -> Float[Array, ""]:
     return questions.see(questions.log_probabilities(model.products)).loss
 
@@ -261,34 +202,67 @@ def _scale(start: LinearAttention) -> Float[Array, ""]:
     return jnp.maximum(jnp.max(jnp.abs(start.ov)), jnp.max(jnp.abs(start.kq)))
 
 
-def _check_solved(solved: Bool[Array, ""], time: float) -> None:
-    if not solved:
-        raise FactmemError(
-            f"the solver gave up at the time {time:g}: the flow changes too fast from these weights"
-        )
+class _Stretch(NamedTuple):
+    record: _Record
+    """At every time up to the end."""
+    model: LinearAttention
+    """At the end."""
+    time: Float[Array, ""]
+    ended: Bool[Array, ""]
+    """Whether the loss came down to the floor."""
+    solved: Bool[Array, ""]
+    steps: Int[Array, ""]
 
 
-def _solve(
+@eqx.filter_jit
+def _stretch(
     model: LinearAttention,
     questions: Questions,
-    time: Float[Array, ""],
-    stop: Float[Array, ""],
+    times: Float[Array, " times"],
     scale: Float[Array, ""],
-    **how: object,
-) -> diffrax.Solution:
-    return diffrax.diffeqsolve(
+    floor: Float[Array, ""],
+) -> _Stretch:
+    """What is seen from the first to the last time, or until the loss comes down to the floor."""
+
+    def look(t: Array, y: LinearAttention, args: Questions) -> _Record:
+        seen = args.see(args.log_probabilities(y.products))
+        largest = jnp.max(jnp.abs(y.ov), axis=1)
+        return _Record(seen, jnp.asarray(y.kq), largest, jnp.asarray(y.invariant))
+
+    def above(t: Array, y: LinearAttention, *_: object, **__: object) -> Array:
+        return _loss(y, questions) - floor
+
+    solution = diffrax.diffeqsolve(
         diffrax.ODETerm(_velocity),
         diffrax.Dopri8(),
-        time,
-        stop,
+        times[0],
+        times[-1],
         None,
         model,
         questions,
         stepsize_controller=diffrax.PIDController(
             rtol=_TOLERANCE, atol=_TOLERANCE * scale, norm=optimistix.max_norm
         ),
+        saveat=diffrax.SaveAt(
+            subs=[diffrax.SubSaveAt(ts=times, fn=look), diffrax.SubSaveAt(t1=True)]
+        ),
+        event=diffrax.Event(above, optimistix.Newton(rtol=1e-9, atol=1e-9)),
         adjoint=diffrax.ForwardMode(),
         max_steps=_MOST_STEPS,
         throw=False,
-        **how,  # pyright: ignore[reportArgumentType]
     )
+    assert solution.ys is not None
+    assert solution.ts is not None
+    record, end = solution.ys
+    ended = solution.result == diffrax.RESULTS.event_occurred
+    solved = ended | (solution.result == diffrax.RESULTS.successful)
+    last = jax.tree.map(lambda leaf: leaf[-1], end)
+    steps = solution.stats["num_steps"]
+    return _Stretch(record, last, solution.ts[1][-1], ended, solved, steps)
+
+
+def _check_solved(stretch: _Stretch, time: float) -> None:
+    if not stretch.solved:
+        raise FactmemError(
+            f"the solver gave up at the time {time:g}: the flow changes too fast from these weights"
+        )

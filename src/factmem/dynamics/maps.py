@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from factmem.dynamics.experiment import Experiment
-from factmem.dynamics.flow import CONVERGED, Flow
+from factmem.dynamics.flow import Flow
 from factmem.dynamics.questions import Population
 from factmem.dynamics.rates import escape_rates
 from factmem.dynamics.stages import Plateau, find_stages
@@ -58,7 +58,7 @@ def measure_flow(
     questions, flow = experiment.population, experiment.flow()
     stages = find_stages(flow, questions)
     rates = escape_rates(questions)
-    whole = flow.first_below(CONVERGED * 1.0001)
+    whole = flow.converged_at
     return {
         "whole": whole,
         "init_end": stages.init_end,
