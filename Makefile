@@ -7,7 +7,7 @@ STAMP := $(VENV)/.factmem-installed
 DOCS_STAMP := $(VENV)/.factmem-docs-installed
 PIP := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help reproduce test nightly lint format bench bench-memories bench-scaling bench-compiler bench-protocols bench-capacity docs clean
+.PHONY: help reproduce test nightly lint format bench bench-memories bench-scaling bench-compiler bench-protocols bench-capacity bench-dynamics docs clean
 
 help:
 	@echo 'make reproduce  run everything that exists of the paper, and print what it found'
@@ -19,6 +19,7 @@ help:
 	@echo 'make bench-compiler  facts per parameter of the compiler, into benchmarks/compiler.md; resumes'
 	@echo 'make bench-protocols  facts that training stores by each protocol, into benchmarks/protocols.md; resumes'
 	@echo 'make bench-capacity  facts that shapes store, and when training is hopeless, into benchmarks/; resumes'
+	@echo 'make bench-dynamics  maps of the stages of training, into docs/dynamics/; resumes'
 	@echo 'make docs       the documentation, into site/'
 	@echo 'make format     let ruff rewrite the code in the house style'
 	@echo 'VENV=folder     where the virtual environment goes (default .venv)'
@@ -37,6 +38,7 @@ reproduce: $(STAMP)
 	$(BIN)/python examples/memories.py
 	$(BIN)/python examples/compile.py
 	$(BIN)/python examples/recall.py
+	$(BIN)/python examples/dynamics.py
 
 # Whole files on one worker each: what jax compiled for one test serves the next.
 SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist loadfile
@@ -75,6 +77,9 @@ bench-protocols: $(STAMP)
 bench-capacity: $(STAMP)
 	$(BIN)/python benchmarks/hopeless.py
 	$(BIN)/python benchmarks/capacity.py
+
+bench-dynamics: $(STAMP)
+	$(BIN)/python benchmarks/dynamics.py
 
 docs: $(DOCS_STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

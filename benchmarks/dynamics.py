@@ -3,14 +3,20 @@
 Every experiment is one task of the run store (`results/dynamics.sqlite`), so that a script started
 again does what is missing. From the store it writes CSV files and figures into `docs/dynamics/`.
 
-    python benchmarks/dynamics.py [--workers COUNT] [--only-kept]
+    python benchmarks/dynamics.py [--workers COUNT]
 """
 
 import argparse
+import csv
+import io
+import math
 from pathlib import Path
 
 from factmem.dynamics.maps import FLOW, SOFTMAX
+from factmem.figures import save_figure
+from factmem.figures.stage_maps import Cell, learning_order, softmax_stages, stage_map
 from factmem.runs import LocalWorkers, Store, Task, Wanted, sweep
+from factmem.tensor_file import write_whole
 from kept import RESULTS
 
 PAGES = Path(__file__).parent.parent / "docs" / "dynamics"
@@ -72,12 +78,126 @@ def measured(store, workers):
     return sweep(wanted, store, workers, report=report)
 
 
+# ---- tables --------------------------------------------------------------------------------------
+
+
+def stage_of(metrics):
+    """Which stage a flow has, and its numbers; where it has both, the longer."""
+    found = {"relations": metrics["hallucination"], "subjects": metrics["subject_only"]}
+    found = {kind: stage for kind, stage in found.items() if stage is not None}
+    return max(found.items(), key=lambda entry: entry[1]["share"], default=(None, {}))
+
+
+def row_of(config, metrics):
+    kind, stage = stage_of(metrics)
+    rates, first = metrics["rates"], metrics["left_zero"]
+    return {
+        "subjects": config["subjects"],
+        "relations": config["relations"],
+        "answers": config["answers"],
+        "noise": config["noise"],
+        "length": config["length"],
+        "scale": config["scale"],
+        "subject_power": config["subject_power"],
+        "seed": config["seed"],
+        **{f"rate_{name}": rates[name] for name in ("relations", "subjects", "noise", "eos")},
+        **{f"first_{name}": first[name] for name in ("relations", "subjects", "noise", "eos")},
+        "stage": kind or "none",
+        **{name: stage.get(name) for name in ("start", "end", "share")},
+        **{f"middle_{n}": stage.get(n) for n in ("loss", "relation_loss", "subject_loss")},
+        "middle_distance": stage.get("distance"),
+        "nearest_distance": metrics["nearest"],
+        **{f"level_{name}": level for name, level in metrics["levels"].items()},
+        "init_end": metrics["init_end"],
+        "converged_at": metrics["whole"],
+    }
+
+
+def cell_of(row):
+    has = row["stage"] != "none"
+    first = [row["first_noise"], row["first_eos"]]
+    return Cell(
+        row["subjects"],
+        row["relations"],
+        row["rate_relations"] / row["rate_subjects"],
+        row["stage"] if has else None,
+        row["share"] if has else 0.0,
+        (row["end"] - row["start"]) / row["end"] if has else 0.0,
+        any(time is not None and time < row["first_relations"] for time in first),
+    )
+
+
+def write_csv(name, rows):
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({key: rounded(value) for key, value in row.items()})
+    write_whole(PAGES / f"{name}.csv", text.getvalue().encode())
+
+
+def rounded(value):
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return "" if value is None else value
+
+
+def write_map(name, tasks, found, title):
+    rows = [row_of(task.config, found(task)) for task in tasks]
+    write_csv(name, rows)
+    save_figure(stage_map([cell_of(row) for row in rows], D, title), PAGES / f"{name}.png")
+
+
+def write_order(found):
+    panels, rows = {}, []
+    for task in ZIPF:
+        config, metrics = task.config, found(task)
+        law = "uniform" if config["subject_power"] == 0 else f"Zipf {config['subject_power']:g}"
+        panels.setdefault(f"{config['table']} facts", {})[law] = (
+            metrics["chances"],
+            metrics["learnt"],
+        )
+        for place, (chance, time) in enumerate(
+            zip(metrics["chances"], metrics["learnt"], strict=True)
+        ):
+            what = {"table": config["table"], "subject_power": config["subject_power"]}
+            rows.append({**what, "subject": place, "chance": chance, "learnt_at": time})
+    write_csv("zipf", rows)
+    title = "64 subjects, 4 relations, 8 answers each"
+    save_figure(learning_order(panels, title), PAGES / "zipf.png")
+
+
+def write_heads(found):
+    panels, rows = {}, []
+    for task in HEADS:
+        metrics, dim = found(task), task.config["dim"]
+        panels.setdefault(f"d = {dim}", []).append((metrics["times"], metrics["losses"]))
+        kept = ("init_end", "hallucination_end", "distance", "loss", "relation_loss")
+        what = {key: task.config[key] for key in ("dim", "rate", "steps", "scale", "seed")}
+        rows.append({**what, **{key: metrics[key] for key in kept}})
+    write_csv("softmax", rows)
+    levels = {"ln 32": math.log(32), "ln 8": math.log(8)}
+    drawn = softmax_stages(panels, levels, "softmax head, 16 subjects, 4 relations, 5 seeds")
+    save_figure(drawn, PAGES / "softmax.png")
+
+
+def written(known):
+    def found(task):
+        return known[task.identity].metrics
+
+    write_map("structured", STRUCTURED, found, "structured facts: which stage, how long")
+    write_map("random", RANDOM, found, "random facts, three seeds: which stage, how long")
+    write_order(found)
+    write_heads(found)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--workers", type=int)
     options = parser.parse_args()
+    PAGES.mkdir(exist_ok=True)
     with Store(RESULTS / "dynamics.sqlite") as store, LocalWorkers(options.workers) as workers:
-        measured(store, workers)
+        written(measured(store, workers))
 
 
 if __name__ == "__main__":

@@ -70,6 +70,14 @@ def test_the_authors_stages_stand_beside_ours():
     assert AUTHORS_STAGES == (1800 * 0.1, 5000 * 0.1, 8192 * 0.1)
 
 
+def test_levels_are_named_after_what_they_are():
+    assert {"ln 32", "ln 8"} <= set(texts(drawn(curves())))
+    uneven = Population.of(FactTable.random(16, 4, 8))
+    found = curves()
+    figure = flow_curves(found, find_stages(found, uneven), uneven)
+    assert {"ln 32", "H(a | r)"} <= set(texts(figure))
+
+
 def test_titles_are_text_and_nothing_else():
     figure = drawn(curves(), title="$x^2$ <b>")
     assert not figure._suptitle.get_parse_math()

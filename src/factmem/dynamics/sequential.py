@@ -54,14 +54,14 @@ class Conditions:
 
 @dataclass(frozen=True)
 class Sequential:
-    """What a flow did of what the theorem says."""
+    """What a flow did of what the theorem says; small is what stays up to √α."""
 
     distance: float
-    """The smallest max over prompts of Σ_a (p̂(a) − p(a|r))² before a subject or noise is large."""
-    time: float
-    """When that was."""
-    largest_weight: float
-    """The largest |W_OV(a, z)| or |W_KQ(z)| of any subject or noise token up to then."""
+    """The smallest max over prompts of Σ_a (p̂(a) − p(a|r))² while subjects and noise are small."""
+    time: float | None
+    """When it first was below `CLOSE`, while they are; None if it never was."""
+    largest_weight: float | None
+    """The largest |W_OV(a, z)| or |W_KQ(z)| of any subject or noise token up to that time."""
     bound: float
     """√α, α being the scale of the start."""
     large_at: float | None
@@ -70,7 +70,7 @@ class Sequential:
     @property
     def holds(self) -> bool:
         """Whether predictions were those of the relation while subjects and noise were small."""
-        return self.distance < CLOSE
+        return self.time is not None
 
 
 def sequential_learning(flow: Flow, questions: Population, scale: float) -> Sequential:
@@ -78,16 +78,15 @@ def sequential_learning(flow: Flow, questions: Population, scale: float) -> Sequ
     subjects, relations = questions.given_subject.shape[0], questions.given_relation.shape[0]
     weights = np.maximum(np.abs(flow.kq), flow.largest_ov)
     others = [*range(subjects), *range(subjects + relations, weights.shape[1] - 1)]
-    weights = weights[:, others].max(axis=1)
+    weights = np.maximum.accumulate(weights[:, others].max(axis=1))
     bound = float(np.sqrt(scale))
-    large = np.flatnonzero(weights > bound)
-    end = max(1, int(large[0])) if len(large) else len(weights)
-    distance = np.asarray(flow.seen.distance)[:end]
-    best = int(np.argmin(distance))
+    small = weights <= bound
+    distance = np.where(small, np.asarray(flow.seen.distance), np.inf)
+    close = np.flatnonzero(distance < CLOSE)
     return Sequential(
-        distance=float(distance[best]),
-        time=float(flow.times[best]),
-        largest_weight=float(weights[: best + 1].max()),
+        distance=float(distance.min()),
+        time=float(flow.times[close[0]]) if len(close) else None,
+        largest_weight=float(weights[close[0]]) if len(close) else None,
         bound=bound,
-        large_at=float(flow.times[large[0]]) if len(large) else None,
+        large_at=None if small.all() else float(flow.times[np.argmin(small)]),
     )

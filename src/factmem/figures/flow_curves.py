@@ -120,11 +120,10 @@ def _write(axes: "Axes", start: float, stop: float, height: float, text: str) ->
 
 
 def _levels(axes: "Axes", questions: "Population") -> None:
-    answers = questions.given_relation.shape[1]
-    for level, name in (
-        (float(np.log(answers)), f"ln {answers}"),
-        (questions.relation_level, "H(a | r)"),
-    ):
+    answers, level = questions.given_relation.shape[1], questions.relation_level
+    equally = round(float(np.exp(level)))  # so many answers, if they are equally frequent
+    by_relation = f"ln {equally}" if abs(level - np.log(equally)) < 1e-9 else "H(a | r)"
+    for level, name in ((float(np.log(answers)), f"ln {answers}"), (level, by_relation)):
         axes.axhline(level, color="0.6", linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
         place = ("axes fraction", "data")
         axes.annotate(name, (1.01, level), xycoords=place, va="center", color="0.4")
