@@ -70,6 +70,16 @@ def test_the_authors_stages_stand_beside_ours():
     assert AUTHORS_STAGES == (1800 * 0.1, 5000 * 0.1, 8192 * 0.1)
 
 
+def test_logarithmic_times_cover_three_decades_without_a_warning():
+    axes = drawn(curves(), logarithmic=True, authors=True).axes[0]
+    assert axes.get_xlim() == (0.8, 800.0)
+    assert axes.get_xscale() == "log"
+    middle = {text.get_text(): text.get_position()[0] for text in axes.texts[::-1]}
+    assert (
+        middle["convergence"] == (find_stages(curves(), QUESTIONS).hallucination_end * 800) ** 0.5
+    )
+
+
 def test_levels_are_named_after_what_they_are():
     assert {"ln 32", "ln 8"} <= set(texts(drawn(curves())))
     uneven = Population.of(FactTable.random(16, 4, 8))

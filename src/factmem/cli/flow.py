@@ -132,7 +132,7 @@ def flow(
         curves = _learn(experiment, learning, curve, parts, report)
         beside = _beside(experiment, learning, curves)
     stages = find_stages(curves, experiment.population)
-    chosen = curves.nearest(parts * float(curves.times[-1]))
+    chosen = sorted(set(curves.nearest(parts * float(curves.times[-1])).tolist()))
     if curve.plot is not None:
         _draw(curve, asked, learning, experiment, curves, stages, beside)
     data = {
@@ -323,7 +323,7 @@ def _sizes(asked: Asked, learning: Learning, experiment: "Experiment") -> dict[s
     }
 
 
-def _losses(curves: "Curves", chosen: "np.ndarray") -> dict[str, Any]:
+def _losses(curves: "Curves", chosen: list[int]) -> dict[str, Any]:
     import numpy as np
 
     seen = curves.seen

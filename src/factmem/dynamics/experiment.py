@@ -24,9 +24,10 @@ Start = Literal["equal", "balanced", "random"]
 LEAST_DESCENT_SCALE = 1e-30
 """Below this, steps of float32 could vanish."""
 
-_PROMPTS = 64
-"""For each fact: those of a flow whose noise tokens differ, and those on which descent is tested,
-where a table is small enough."""
+_FLOW_PROMPTS = 32
+"""For each fact, in a flow whose noise tokens differ."""
+_TEST_PROMPTS = 64
+"""For each fact, when descent is tested, where a table is small enough."""
 _TESTED = 2**14
 """Prompts on which descent is tested, at most, unless there are more facts."""
 
@@ -82,7 +83,7 @@ class Experiment:
         report: Report | None = None,
     ) -> Flow:
         """Gradient flow of linear attention, exact unless noise tokens start unequal."""
-        questions = self._sample(_PROMPTS) if self.start == "random" else self.population
+        questions = self._sample(_FLOW_PROMPTS) if self.start == "random" else self.population
         start = self._start(questions.tokens)
         return gradient_flow(start, questions, until=until, times=times, report=report)
 
@@ -147,7 +148,7 @@ class Experiment:
         return descend(
             model,
             self.asked,
-            self._sample(min(_PROMPTS, max(1, _TESTED // self.table.facts))),
+            self._sample(min(_TEST_PROMPTS, max(1, _TESTED // self.table.facts))),
             self._keys[2],
             rate=rate,
             steps=steps,

@@ -21,7 +21,8 @@ from factmem.dynamics.questions import Population
 __all__ = ["Rates", "escape_rates", "fitted_rates"]
 
 _GROWN = 10.0
-"""From W_KQ(z) = 10 times its start the growth is a pure exponential, to half a per cent."""
+"""From W_KQ(z) = 10 times a token's weights at the start its growth is an exponential, to a few
+thousandths: what shrinks meanwhile is a hundred times smaller by then."""
 _SMALL = 0.03
 """Up to W_KQ(z) = 0.03 what a token adds to logits, about W_KQ(z)², is below a thousandth."""
 
@@ -57,17 +58,19 @@ def fitted_rates(flow: Flow, questions: Population) -> Rates:
     NaN for tokens that never are, such as noise whose rate is 0. Later rates are as the formulas
     say only if what others have learnt by then leaves g_z as it was: in balanced tables it does.
     """
-    each = np.array([_slope(flow.times, kq) for kq in flow.kq.T])
+    start = np.sqrt(flow.start.kq**2 + (flow.start.ov**2).sum(axis=1))
+    each = [_slope(flow.times, np.abs(kq), size) for kq, size in zip(flow.kq.T, start, strict=True)]
     subjects, relations = questions.given_subject.shape[0], questions.given_relation.shape[0]
-    of_subjects, of_relations, rest = np.split(each, [subjects, subjects + relations])
+    of_subjects, of_relations, rest = np.split(np.array(each), [subjects, subjects + relations])
     return Rates(of_subjects, of_relations, rest[:-1], float(rest[-1]))
 
 
-def _slope(times: Float[np.ndarray, " points"], kq: Float[np.ndarray, " points"]) -> float:
-    size = np.abs(kq)
-    outside = np.flatnonzero(size > _SMALL)
-    last = int(outside[0]) if len(outside) else len(size)
-    window = np.flatnonzero(size[:last] > _GROWN * max(size[0], np.finfo(float).tiny))
+def _slope(
+    times: Float[np.ndarray, " points"], kq: Float[np.ndarray, " points"], start: float
+) -> float:
+    large = np.flatnonzero(kq > _SMALL)
+    end = int(large[0]) if len(large) else len(kq)
+    window = np.flatnonzero(kq[:end] > _GROWN * start)
     if len(window) < 3:
         return float("nan")
-    return float(np.polyfit(times[window], np.log(size[window]), 1)[0])
+    return float(np.polyfit(times[window], np.log(kq[window]), 1)[0])

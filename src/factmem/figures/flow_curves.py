@@ -42,7 +42,7 @@ def flow_curves(
         title: plain text.
         authors: whether the authors' hand-drawn stages are shown above ours.
         beside: the exact flow, drawn thin beside stochastic descent.
-        logarithmic: whether times are.
+        logarithmic: whether times are, over three decades.
     """
     with mpl.rc_context(fname=STYLE):
         figure = Figure(figsize=(5.6, 3.6))
@@ -66,13 +66,13 @@ def flow_curves(
                 linewidth=1.2,
                 label="total, exact flow",
             )
+        axes.set_xscale("log" if logarithmic else "linear")
+        axes.set_xlim(end / 1000 if logarithmic else 0.0, end)
         top = 1.22 * float(np.log(questions.given_relation.shape[1]))
         ours = _ends(stages, end)
         _shade(axes, ours, top, "ours" if authors else "")
         if authors:
             _mark(axes, AUTHORS_STAGES, 1.09 * top, end)
-        axes.set_xscale("log" if logarithmic else "linear")
-        axes.set_xlim(float(curves.times[0]), end)
         axes.set_ylim(0, (1.17 if authors else 1.0) * top)
         axes.set_xlabel("flow time (steps × rate)")
         axes.set_ylabel("loss (nats)")
@@ -93,11 +93,9 @@ def _ends(stages: "Stages", end: float) -> "list[tuple[float, float, int]]":
 def _shade(
     axes: "Axes", spans: "Sequence[tuple[float, float, int]]", top: float, whose: str
 ) -> None:
-    first = float(axes.get_xlim()[0])
     for start, stop, number in spans:
-        axes.axvspan(max(start, first), stop, color=_SHADES[number], zorder=0, linewidth=0)
-        if stop > first:
-            _write(axes, max(start, first), stop, 0.955 * top, _NAMES[number])
+        axes.axvspan(start, stop, color=_SHADES[number], zorder=0, linewidth=0)
+        _write(axes, start, stop, 0.955 * top, _NAMES[number])
     if whose and spans:
         place = ("axes fraction", "data")
         axes.annotate(whose, (1.01, 0.955 * top), xycoords=place, va="center", color="0.4")
@@ -108,22 +106,27 @@ def _mark(axes: "Axes", ends: "Sequence[float]", height: float, end: float) -> N
     start = 0.0
     for number, stop in enumerate(ends):
         if start < end:
-            axes.plot([start, min(stop, end)], [height] * 2, "|-", color="0.4", linewidth=0.8)
             _write(axes, start, min(stop, end), height * 1.035, _NAMES[number])
+            axes.plot([start, min(stop, end)], [height] * 2, "|-", color="0.4", linewidth=0.8)
         start = stop
     place = ("axes fraction", "data")
     axes.annotate("authors", (1.01, height), xycoords=place, va="center", color="0.4")
 
 
 def _write(axes: "Axes", start: float, stop: float, height: float, text: str) -> None:
-    axes.text((start + stop) / 2, height, text, ha="center", va="center", fontsize=7, color="0.3")
+    """A word in the middle of a span, as far as it is seen."""
+    start = max(start, float(axes.get_xlim()[0]))
+    if start < stop:
+        logarithmic = axes.get_xscale() == "log"
+        middle = (start * stop) ** 0.5 if logarithmic else (start + stop) / 2
+        axes.text(middle, height, text, ha="center", va="center", fontsize=7, color="0.3")
 
 
 def _levels(axes: "Axes", questions: "Population") -> None:
-    answers, level = questions.given_relation.shape[1], questions.relation_level
-    equally = round(float(np.exp(level)))  # so many answers, if they are equally frequent
-    by_relation = f"ln {equally}" if abs(level - np.log(equally)) < 1e-9 else "H(a | r)"
-    for level, name in ((float(np.log(answers)), f"ln {answers}"), (level, by_relation)):
+    answers, known = questions.given_relation.shape[1], questions.relation_level
+    equally = round(float(np.exp(known)))  # so many answers, if they are equally frequent
+    by_relation = f"ln {equally}" if abs(known - np.log(equally)) < 1e-9 else "H(a | r)"
+    for level, name in ((float(np.log(answers)), f"ln {answers}"), (known, by_relation)):
         axes.axhline(level, color="0.6", linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
         place = ("axes fraction", "data")
         axes.annotate(name, (1.01, level), xycoords=place, va="center", color="0.4")
