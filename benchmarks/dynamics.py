@@ -105,7 +105,7 @@ def row_of(config, metrics):
         "stage": kind or "none",
         **{name: stage.get(name) for name in ("start", "end", "share")},
         **{f"middle_{n}": stage.get(n) for n in ("loss", "relation_loss", "subject_loss")},
-        "middle_distance": stage.get("distance"),
+        **{f"middle_{n}": stage.get(n) for n in ("relation_gap", "subject_gap", "distance")},
         "nearest_distance": metrics["nearest"],
         **{f"level_{name}": level for name, level in metrics["levels"].items()},
         "init_end": metrics["init_end"],

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from factmem.dynamics import Curves, Experiment, Flow, Rates, Stages
+    from factmem.dynamics.experiment import Descending
     from factmem.facts import FactTable
 
 __all__ = ["flow"]
@@ -32,8 +33,7 @@ _MADE = ("structured", "random")
 _MOST_POINTS = 100_000
 _STEEPEST = 4.0
 _LARGEST_SCALE = 10.0
-_RATES = {"linear": 0.1, "softmax": 16.0}
-_STEPS = {"linear": 8192, "softmax": 4096}
+_MOST = 2**31 - 1
 
 
 @Parameter(name="*")
@@ -127,26 +127,27 @@ def flow(
     _check_dim(experiment, learning)
     label = f"{learning.attention} {_method(learning)}"
     parts = spaced(1.0, curve.points, curve.spacing)
-    told = (_steps(learning), "step") if _method(learning) == "sgd" else (None, "point")
+    descending = _descending(learning)
+    told = (None, "point") if descending is None else (descending.steps, "step")
     with progress(output, label, *told) as report, Stopwatch() as watch:
-        curves = _learn(experiment, learning, curve, parts, report)
+        curves = _learn(experiment, learning, descending, parts, report)
         beside = _beside(experiment, learning, curves)
     stages = find_stages(curves, experiment.population)
     chosen = sorted(set(curves.nearest(parts * float(curves.times[-1])).tolist()))
     if curve.plot is not None:
         _draw(curve, asked, learning, experiment, curves, stages, beside)
     data = {
-        **_sizes(asked, learning, experiment),
+        **_sizes(asked, learning, descending, experiment),
         **_losses(curves, chosen),
         "stages": _told(stages),
         "levels": _levels(experiment),
         "converged_at": curves.converged_at,
-        **_measured(experiment, learning, curves),
-        "flow": None if beside is None else _compared(curves, beside, experiment),
+        **_measured(experiment, curves),
+        "exact_flow": None if beside is None else _compared(curves, beside, experiment),
         "seconds": watch.seconds,
         "compile_seconds": watch.compile_seconds,
     }
-    return Answer(data, lambda: _shown(data), output)
+    return Answer(data, lambda: _shown(data, float(curves.loss[0])), output)
 
 
 # ---- what is asked -------------------------------------------------------------------------------
@@ -156,6 +157,7 @@ def _check(asked: Asked, learning: Learning, curve: Curve) -> None:
     """What can be said before anything is loaded."""
     _check_asked(asked)
     _check_learning(learning)
+    _check_prompts(asked, learning)
     if not 2 <= curve.points <= _MOST_POINTS:
         raise FactmemError(f"--points is from 2 to {_MOST_POINTS}, not {curve.points}")
     if curve.plot is not None:
@@ -180,6 +182,10 @@ def _check_asked(asked: Asked) -> None:
 
 def _check_learning(learning: Learning) -> None:
     check_positive(steps=learning.steps, batch=learning.batch, dim=learning.dim)
+    for name in ("steps", "batch", "dim"):
+        if (getattr(learning, name) or 0) > _MOST:
+            raise FactmemError(f"--{name} is at most {_MOST}")
+    check_numbers(learning.dim or 1, learning.dim or 1)
     if not 0 < learning.scale <= _LARGEST_SCALE:
         raise FactmemError(f"--scale is above 0 and at most {_LARGEST_SCALE:g}")
     for name in ("rate", "until"):
@@ -197,16 +203,29 @@ def _check_learning(learning: Learning) -> None:
             raise FactmemError(f"--{name} belongs to --method {other}")
 
 
+def _check_prompts(asked: Asked, learning: Learning) -> None:
+    """Where prompts are sampled, every noise token counts."""
+    if (asked.noise or 0) > _MOST:
+        raise FactmemError(f"--noise is at most {_MOST}")
+    if _method(learning) == "sgd" or learning.start == "random":
+        facts, made = (asked.subjects or 1) * (asked.relations or 1), asked.answers or 1
+        widest = max(facts, learning.batch or 1024, learning.dim or 1, made)
+        check_numbers(asked.noise or 1, widest)
+
+
 def _method(learning: Learning) -> str:
     return learning.method or {"linear": "flow", "softmax": "sgd"}[learning.attention]
 
 
-def _rate(learning: Learning) -> float:
-    return _RATES[learning.attention] if learning.rate is None else learning.rate
+def _descending(learning: Learning) -> "Descending | None":
+    """The steps of sgd, with what was not given."""
+    if _method(learning) != "sgd":
+        return None
+    from factmem.dynamics.experiment import LINEAR, SOFTMAX
 
-
-def _steps(learning: Learning) -> int:
-    return _STEPS[learning.attention] if learning.steps is None else learning.steps
+    default = {"linear": LINEAR, "softmax": SOFTMAX}[learning.attention]
+    given = {name: getattr(learning, name) for name in default._fields}
+    return default._replace(**{name: value for name, value in given.items() if value is not None})
 
 
 def _table(asked: Asked) -> "FactTable":
@@ -237,19 +256,13 @@ def _check_dim(experiment: "Experiment", learning: Learning) -> None:
 def _learn(
     experiment: "Experiment",
     learning: Learning,
-    curve: Curve,
+    descending: "Descending | None",
     parts: "np.ndarray",
     report: Any,
 ) -> "Curves":
-    if _method(learning) == "flow":
+    if descending is None:
         return experiment.flow(until=learning.until, times=parts, report=report)
-    steps = {
-        "rate": _rate(learning),
-        "steps": _steps(learning),
-        "batch": learning.batch or 1024,
-        "points": max(512, curve.points),
-        "report": report,
-    }
+    steps = {**descending._asdict(), "times": parts, "report": report}
     if learning.attention == "linear":
         return experiment.descent(**steps)
     return experiment.softmax_descent(dim=learning.dim, **steps)
@@ -295,9 +308,11 @@ def _draw(
 # ---- what is said --------------------------------------------------------------------------------
 
 
-def _sizes(asked: Asked, learning: Learning, experiment: "Experiment") -> dict[str, Any]:
+def _sizes(
+    asked: Asked, learning: Learning, descending: "Descending | None", experiment: "Experiment"
+) -> dict[str, Any]:
     table, names = experiment.table, experiment.asked.vocabulary
-    sgd = _method(learning) == "sgd"
+    rate, steps, batch = descending or (None, None, None)
     dim = learning.dim
     if dim is None and learning.attention == "softmax":
         dim = experiment.default_dim
@@ -317,9 +332,10 @@ def _sizes(asked: Asked, learning: Learning, experiment: "Experiment") -> dict[s
         "zipf": asked.zipf,
         "seed": asked.seed,
         "dim": dim,
-        "rate": _rate(learning) if sgd else None,
-        "steps": _steps(learning) if sgd else None,
-        "batch": (learning.batch or 1024) if sgd else None,
+        "rate": rate,
+        "steps": steps,
+        "batch": batch,
+        "sampled_prompts": None if descending else experiment.sampled_prompts,
     }
 
 
@@ -337,11 +353,11 @@ def _losses(curves: "Curves", chosen: list[int]) -> dict[str, Any]:
 
 
 def _told(stages: "Stages") -> dict[str, Any]:
-    subject_only = stages.subject_only
+    plateaus = {"hallucination": stages.hallucination, "subject_only": stages.subject_only}
     return {
         "init_end": stages.init_end,
         "hallucination_end": stages.hallucination_end,
-        "subject_only": None if subject_only is None else asdict(subject_only),
+        **{name: None if found is None else asdict(found) for name, found in plateaus.items()},
     }
 
 
@@ -355,32 +371,36 @@ def _levels(experiment: "Experiment") -> dict[str, float]:
     }
 
 
-def _measured(experiment: "Experiment", learning: Learning, curves: "Curves") -> dict[str, Any]:
+def _measured(experiment: "Experiment", curves: "Curves") -> dict[str, Any]:
     """What the theorems speak of, where there is an exact flow."""
-    from factmem.dynamics import (
-        Conditions,
-        Flow,
-        escape_rates,
-        fitted_rates,
-        sequential_learning,
-    )
+    from factmem.dynamics import Flow, escape_rates, fitted_rates
 
     if not isinstance(curves, Flow):
         return {"rates": None, "invariant_drift": None, "theorem_6": None, "solver_steps": None}
     population = experiment.population
     exact, fitted = escape_rates(population), fitted_rates(curves, population)
-    conditions = Conditions.of(population)
-    sequential = sequential_learning(curves, population, learning.scale)
     return {
         "rates": {"exact": _ranges(exact), "fitted": _ranges(fitted)},
         "invariant_drift": curves.invariant_drift,
-        "theorem_6": {
-            **asdict(conditions),
-            "met": conditions.met,
-            **asdict(sequential),
-            "holds": sequential.holds,
-        },
+        "theorem_6": _theorem_6(experiment, curves),
         "solver_steps": curves.solver_steps,
+    }
+
+
+def _theorem_6(experiment: "Experiment", flow: "Flow") -> dict[str, Any]:
+    from factmem.dynamics import Conditions, sequential_learning
+
+    conditions = Conditions.of(experiment.population)
+    found = sequential_learning(flow, experiment.population, experiment.scale)
+    table = experiment.table
+    whole = table.facts == table.subjects * table.relations and table.disjoint
+    uniform = experiment.subject_power == 0
+    return {
+        "subjects_needed": conditions.subjects_needed,
+        "noise_needed": conditions.noise_needed,
+        "conditions_met": conditions.met and whole and uniform and experiment.start == "balanced",
+        **asdict(found),
+        "holds": found.holds,
     }
 
 
@@ -412,11 +432,11 @@ def _compared(curves: "Curves", beside: "Flow", experiment: "Experiment") -> dic
     }
 
 
-def _shown(data: dict[str, Any]) -> Any:
+def _shown(data: dict[str, Any], start: float) -> Any:
     stages, levels = data["stages"], data["levels"]
     rows = {
         "facts": data["facts"],
-        "start": data["loss"][0],
+        "start": start,
         "init_end": stages["init_end"],
         "level": levels["relation"],
         "hallucination_end": stages["hallucination_end"],
@@ -432,8 +452,8 @@ def _shown(data: dict[str, Any]) -> Any:
         notes.append("There is no stage that knows relations alone, or its end was not reached.")
     if stages["subject_only"] is not None:
         notes.append("There is a stage that knows subjects alone.")
-    if data["flow"] is not None:
-        gap = data["flow"]["largest_gap"]
+    if data["exact_flow"] is not None:
+        gap = data["exact_flow"]["largest_gap"]
         notes.append(f"The loss is never further than {gap:.2g} from that of the exact flow.")
     title = f"{data['attention']} attention, {data['method']}"
     return shown(title, _LABELS, rows, notes)

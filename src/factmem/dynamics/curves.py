@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from factmem.dynamics.questions import Seen
 from factmem.errors import FactmemError
 
-__all__ = ["CONVERGED", "Curves", "Spacing", "spaced"]
+__all__ = ["CONVERGED", "Curves", "Spacing", "crossing", "spaced"]
 
 CONVERGED = 0.01
 """The loss, in nats, at which training is over."""
@@ -39,7 +39,13 @@ class Curves:
 
     def first_below(self, loss: float) -> float | None:
         """The time at which the loss first comes down to this, between points linearly; or None."""
-        return first_crossing(self.times, self.loss, loss)
+        below = np.flatnonzero(self.loss <= loss)
+        if not len(below):
+            return None
+        first = int(below[0])
+        if first == 0:
+            return float(self.times[0])
+        return crossing(self.times, self.loss - loss, first - 1)
 
     def nearest(self, times: Float[np.ndarray, " wanted"]) -> Int[np.ndarray, " wanted"]:
         """Which points are nearest to these times."""
@@ -47,19 +53,13 @@ class Curves:
         return np.searchsorted(middles, times)
 
 
-def first_crossing(
-    times: Float[np.ndarray, " points"], values: Float[np.ndarray, " points"], level: float
-) -> float | None:
-    """The first time at which values are at most the level, between points linearly; or None."""
-    below = np.flatnonzero(values <= level)
-    if not len(below):
-        return None
-    place = int(below[0])
-    if place == 0:
-        return float(times[0])
-    before, after = values[place - 1], values[place]
-    share = (before - level) / (before - after)
-    return float(times[place - 1] + share * (times[place] - times[place - 1]))
+def crossing(
+    times: Float[np.ndarray, " points"], values: Float[np.ndarray, " points"], place: int
+) -> float:
+    """Where values are 0 between a point and the next, on a line."""
+    before, after = values[place], values[place + 1]
+    share = before / (before - after)
+    return float(times[place] + share * (times[place + 1] - times[place]))
 
 
 def spaced(end: float, points: int, spacing: Spacing) -> Float[np.ndarray, " points"]:

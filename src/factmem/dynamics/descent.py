@@ -1,6 +1,8 @@
 """Plain stochastic gradient descent with fresh prompts in every step: the authors' notebook."""
 
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 from typing import TypeVar
 
 import equinox as eqx
@@ -21,6 +23,8 @@ from factmem.progress import Report
 
 __all__ = ["Descent", "descend"]
 
+_FINE = 512
+"""Times at which losses are measured besides those that are asked for, in equal steps."""
 _DIVERGED = 10.0
 """Nats by which a loss above that of the start shows that steps are too long."""
 
@@ -45,7 +49,7 @@ def descend(
     rate: float,
     steps: int,
     batch: int = 1024,
-    points: int = 512,
+    times: Float[np.ndarray, " times"] | None = None,
     report: Report | None = None,
 ) -> Descent:
     """Trains a model step by step, every weight by −rate × its gradient.
@@ -54,11 +58,12 @@ def descend(
         start: what is trained: float arrays in which a gradient is 0 are left as they are.
         asked: where fresh prompts come from.
         tested: fixed prompts on which losses are measured.
-        key: of the prompts.
+        key: of the prompts; those of a step depend on its number alone.
         rate: η.
-        steps: how many; rounded up to a multiple of those between two points.
+        steps: how many.
         batch: prompts in a step.
-        points: how often losses are measured, at most, the start not counted.
+        times: further times at which to measure, as parts of the whole: from 0 to 1. The nearest
+            steps are taken.
         report: called with the steps done.
 
     Raises:
@@ -66,24 +71,23 @@ def descend(
     """
     if not 0 < rate < np.inf:
         raise FactmemError(f"a rate is a number above 0, not {rate}")
-    each = -(-steps // points)
+    parts = [np.linspace(0.0, 1.0, _FINE + 1), *([] if times is None else [times])]
+    looks = np.unique(np.rint(steps * np.concatenate(parts)).astype(np.int64))
     # In the caller's precision: float32, unless it is set otherwise.
-    model, done = jax.tree.map(jnp.asarray, start), 0
+    model = jax.tree.map(jnp.asarray, start)
     seen = [_looked(model, tested)]
-    while done < steps:
-        model = _steps(model, asked, jr.fold_in(key, done), jnp.asarray(rate), each, batch)
-        done += each
+    for done, until in pairwise(looks.tolist()):
+        model = _steps(model, asked, key, jnp.asarray(rate), done, until, batch)
         seen.append(_looked(model, tested))
         loss = float(seen[-1].loss)
         if not loss < float(seen[0].loss) + _DIVERGED:
             raise FactmemError(
-                f"with a rate of {rate:g} training diverges before step {done}: take a smaller one"
+                f"with a rate of {rate:g} training diverges before step {until}: take a smaller one"
             )
         if report is not None:
-            report(done, loss=loss)
-    times = rate * each * np.arange(len(seen))
+            report(until, loss=loss)
     curves = jax.tree.map(lambda *moments: np.stack(moments), *seen)
-    return Descent(times, curves, model, done)
+    return Descent(rate * looks, curves, model, steps)
 
 
 @eqx.filter_jit
@@ -92,17 +96,20 @@ def _looked(model: LinearAttention | SoftmaxHead, tested: PromptSample) -> Seen:
     return tested.see(jax.nn.log_softmax(model.logits(counts), axis=1))
 
 
-@eqx.filter_jit
+@partial(jax.jit, static_argnames="batch")
 def _steps(
     model: Model,
     asked: PromptDistribution,
     key: Key[Array, ""],
     rate: Float[Array, ""],
-    count: int,
+    first: int | Array,
+    end: int | Array,
     batch: int,
 ) -> Model:
-    def step(model: Model, key: Array) -> tuple[Model, None]:
-        prompts = asked.sample(key, batch, form="counts")
+    """Steps first … end − 1; their number is data, so that one program serves for any."""
+
+    def step(number: Array, model: Model) -> Model:
+        prompts = asked.sample(jr.fold_in(key, number), batch, form="counts")
 
         def loss(model: Model) -> Array:
             logits = model.logits(prompts.content)
@@ -110,6 +117,6 @@ def _steps(
             return jnp.mean(losses)
 
         gradient = jax.grad(loss)(model)
-        return jax.tree.map(lambda weight, slope: weight - rate * slope, model, gradient), None
+        return jax.tree.map(lambda weight, slope: weight - rate * slope, model, gradient)
 
-    return jax.lax.scan(step, model, jr.split(key, count))[0]
+    return jax.lax.fori_loop(first, end, step, model)

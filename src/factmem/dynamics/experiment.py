@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import jax.random as jr
 import numpy as np
@@ -17,9 +17,23 @@ from factmem.errors import FactmemError
 from factmem.facts import FactTable, PromptDistribution
 from factmem.progress import Report
 
-__all__ = ["LEAST_DESCENT_SCALE", "Experiment", "Start"]
+__all__ = ["LEAST_DESCENT_SCALE", "LINEAR", "SOFTMAX", "Descending", "Experiment", "Start"]
 
 Start = Literal["equal", "balanced", "random"]
+
+
+class Descending(NamedTuple):
+    """How descent is done where nothing else is said."""
+
+    rate: float
+    steps: int
+    batch: int
+
+
+LINEAR = Descending(rate=0.1, steps=8192, batch=1024)
+"""The authors' notebook."""
+SOFTMAX = Descending(rate=16.0, steps=4096, batch=1024)
+"""Ours; theirs is not known."""
 
 LEAST_DESCENT_SCALE = 1e-30
 """Below this, steps of float32 could vanish."""
@@ -75,6 +89,16 @@ class Experiment:
             self.table, noise=self.noise, length=self.length, subject_power=self.subject_power
         )
 
+    @property
+    def tested(self) -> PromptSample:
+        """Fixed prompts on which descent is tested."""
+        return self._sample(min(_TEST_PROMPTS, max(1, _TESTED // self.table.facts)))
+
+    @property
+    def sampled_prompts(self) -> int | None:
+        """Prompts that stand for the population in `flow`; None where it is exact."""
+        return _FLOW_PROMPTS * self.table.facts if self.start == "random" else None
+
     def flow(
         self,
         *,
@@ -90,24 +114,24 @@ class Experiment:
     def descent(
         self,
         *,
-        rate: float = 0.1,
-        steps: int = 8192,
-        batch: int = 1024,
-        points: int = 512,
+        rate: float = LINEAR.rate,
+        steps: int = LINEAR.steps,
+        batch: int = LINEAR.batch,
+        times: Float[np.ndarray, " times"] | None = None,
         report: Report | None = None,
     ) -> Descent:
         """Stochastic gradient descent of linear attention, as on the left of Figure 5."""
         start = self._start(self.asked.vocabulary.prompt_tokens)
-        return self._descend(start, rate, steps, batch, points, report)
+        return self._descend(start, rate, steps, batch, times, report)
 
     def softmax_descent(
         self,
         *,
         dim: int | None = None,
-        rate: float = 16.0,
-        steps: int = 4096,
-        batch: int = 1024,
-        points: int = 512,
+        rate: float = SOFTMAX.rate,
+        steps: int = SOFTMAX.steps,
+        batch: int = SOFTMAX.batch,
+        times: Float[np.ndarray, " times"] | None = None,
         report: Report | None = None,
     ) -> Descent:
         """The same of a softmax head on random embeddings, as on the right of Figure 5.
@@ -115,7 +139,7 @@ class Experiment:
         Args:
             dim: d; four times the vocabulary if left out. With less room subjects get in each
                 other's way, and the stage of relations is cut short or missing.
-            rate, steps, batch, points, report: as in `descend`.
+            rate, steps, batch, times, report: as in `descend`.
         """
         if self.start != "equal":
             raise FactmemError("a softmax head starts with equal weights")
@@ -124,7 +148,7 @@ class Experiment:
         model = SoftmaxHead.start(
             self._keys[0], names.prompt_tokens, names.answers, dim, self.scale
         )
-        return self._descend(model, rate, steps, batch, points, report)
+        return self._descend(model, rate, steps, batch, times, report)
 
     @property
     def default_dim(self) -> int:
@@ -137,7 +161,7 @@ class Experiment:
         rate: float,
         steps: int,
         batch: int,
-        points: int,
+        times: Float[np.ndarray, " times"] | None,
         report: Report | None,
     ) -> Descent:
         if self.scale < LEAST_DESCENT_SCALE:
@@ -148,12 +172,12 @@ class Experiment:
         return descend(
             model,
             self.asked,
-            self._sample(min(_TEST_PROMPTS, max(1, _TESTED // self.table.facts))),
+            self.tested,
             self._keys[2],
             rate=rate,
             steps=steps,
             batch=batch,
-            points=points,
+            times=times,
             report=report,
         )
 

@@ -110,8 +110,8 @@ def measure_softmax(
     }
 
 
-FLOW = Measure("flow", 1, measure_flow)
-SOFTMAX = Measure("softmax flow", 1, measure_softmax)
+FLOW = Measure("flow", 2, measure_flow)
+SOFTMAX = Measure("softmax flow", 2, measure_softmax)
 
 
 def _told(plateau: Plateau | None, flow: Flow, whole: float | None) -> dict[str, Any] | None:
@@ -127,6 +127,8 @@ def _told(plateau: Plateau | None, flow: Flow, whole: float | None) -> dict[str,
         "loss": float(seen.loss[middle]),
         "relation_loss": float(seen.relation_loss[middle]),
         "subject_loss": float(seen.subject_loss[middle]),
+        "relation_gap": float(seen.relation_gap[middle]),
+        "subject_gap": float(seen.subject_gap[middle]),
         "distance": float(seen.distance[middle]),
     }
 

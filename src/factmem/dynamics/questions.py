@@ -31,8 +31,12 @@ class Seen(NamedTuple):
     """E[−log p̂(A_r)]: 0 if only answers of the right relation are predicted."""
     subject_loss: Float[Array, ""]
     """E[−log p̂(A_s)]: 0 if only answers that the subject has in some relation are predicted."""
+    relation_gap: Float[Array, ""]
+    """E[KL(p(·|r) ‖ p̂)]: 0 if relations are all that is known. Never below the relation's loss."""
+    subject_gap: Float[Array, ""]
+    """E[KL(p(·|s) ‖ p̂)]: 0 if subjects are all that is known. Never below the subject's loss."""
     distance: Float[Array, ""]
-    """max over questions of Σ_a (p̂(a) − p(a|r))²: 0 if relations are all that is known."""
+    """max over questions of Σ_a (p̂(a) − p(a|r))², of which Theorem 6 speaks."""
     loss_of_subjects: Float[Array, " subjects"]
     """The loss over the questions about each subject."""
 
@@ -95,6 +99,8 @@ class Questions(eqx.Module):
             jnp.sum(chances * loss),
             jnp.sum(chances * _missed(log_probabilities, by_relation > 0)),
             jnp.sum(chances * _missed(log_probabilities, by_subject > 0)),
+            jnp.sum(chances * _divergence(by_relation, log_probabilities)),
+            jnp.sum(chances * _divergence(by_subject, log_probabilities)),
             jnp.max(jnp.where(chances > 0, off, 0.0)),
             of_subjects(chances * loss) / of_subjects(chances),
         )
@@ -117,12 +123,11 @@ class Population(Questions):
         noise: int | None = None,
         length: int = 32,
         subject_power: float = 0.0,
-        relation_power: float = 0.0,
     ) -> "Population":
         """All questions about a table, asked as in `PromptDistribution.of`."""
         asked = PromptDistribution.of(table, noise=noise, length=length)
         chances = np.zeros(table.answer_of.shape)
-        chances[table.fact_ids[:2]] = question_chances(table, subject_power, relation_power)
+        chances[table.fact_ids[:2]] = question_chances(table, subject_power)
         subjects, relations = (
             places.ravel().astype(np.int32) for places in np.indices(chances.shape)
         )
@@ -262,4 +267,13 @@ def _missed(
     allowed: Bool[Array, "questions answers"],
 ) -> Float[Array, " questions"]:
     """−log of the probability of the allowed answers."""
-    return -jax.nn.logsumexp(log_probabilities, axis=1, where=allowed)
+    total = jax.nn.logsumexp(log_probabilities, axis=1, where=allowed)
+    return jnp.maximum(0.0, -total)  # rounding may take the sum above 1
+
+
+def _divergence(
+    wanted: Float[Array, "questions answers"], log_probabilities: Float[Array, "questions answers"]
+) -> Float[Array, " questions"]:
+    """KL(wanted ‖ predicted)."""
+    entropy = jnp.sum(jax.scipy.special.xlogy(wanted, wanted), axis=1)
+    return entropy - jnp.sum(jnp.where(wanted > 0, wanted * log_probabilities, 0.0), axis=1)

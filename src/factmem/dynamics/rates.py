@@ -24,7 +24,10 @@ _GROWN = 10.0
 """From W_KQ(z) = 10 times a token's weights at the start its growth is an exponential, to a few
 thousandths: what shrinks meanwhile is a hundred times smaller by then."""
 _SMALL = 0.03
-"""Up to W_KQ(z) = 0.03 what a token adds to logits, about W_KQ(z)², is below a thousandth."""
+"""Up to W_KQ(z) = 0.03 what one token adds to logits, about W_KQ(z)², is below a thousandth."""
+_RISING = 1 / 3
+"""Tokens that never get so far, for others have learnt what they could say, are rising up to this
+part of their largest W_KQ(z)."""
 
 
 class Rates(NamedTuple):
@@ -68,8 +71,7 @@ def fitted_rates(flow: Flow, questions: Population) -> Rates:
 def _slope(
     times: Float[np.ndarray, " points"], kq: Float[np.ndarray, " points"], start: float
 ) -> float:
-    large = np.flatnonzero(kq > _SMALL)
-    end = int(large[0]) if len(large) else len(kq)
+    end = int(np.argmax(kq > min(_SMALL, _RISING * kq.max())))
     window = np.flatnonzero(kq[:end] > _GROWN * start)
     if len(window) < 3:
         return float("nan")

@@ -56,9 +56,10 @@ class Conditions:
 class Sequential:
     """What a flow did of what the theorem says; small is what stays up to √α."""
 
-    distance: float
-    """The smallest max over prompts of Σ_a (p̂(a) − p(a|r))² while subjects and noise are small."""
-    time: float | None
+    distance: float | None
+    """The smallest max over prompts of Σ_a (p̂(a) − p(a|r))² while subjects and noise are small;
+    None if they never are."""
+    close_at: float | None
     """When it first was below `CLOSE`, while they are; None if it never was."""
     largest_weight: float | None
     """The largest |W_OV(a, z)| or |W_KQ(z)| of any subject or noise token up to that time."""
@@ -70,7 +71,7 @@ class Sequential:
     @property
     def holds(self) -> bool:
         """Whether predictions were those of the relation while subjects and noise were small."""
-        return self.time is not None
+        return self.close_at is not None
 
 
 def sequential_learning(flow: Flow, questions: Population, scale: float) -> Sequential:
@@ -84,8 +85,8 @@ def sequential_learning(flow: Flow, questions: Population, scale: float) -> Sequ
     distance = np.where(small, np.asarray(flow.seen.distance), np.inf)
     close = np.flatnonzero(distance < CLOSE)
     return Sequential(
-        distance=float(distance.min()),
-        time=float(flow.times[close[0]]) if len(close) else None,
+        distance=float(distance.min()) if small[0] else None,
+        close_at=float(flow.times[close[0]]) if len(close) else None,
         largest_weight=float(weights[close[0]]) if len(close) else None,
         bound=bound,
         large_at=None if small.all() else float(flow.times[np.argmin(small)]),
