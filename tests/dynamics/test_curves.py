@@ -1,13 +1,13 @@
 import numpy as np
 import pytest
+from tests.dynamics import made
 
-from factmem.dynamics import Curves, Seen, spaced
+from factmem.dynamics import Curves, spaced
 from factmem.errors import FactmemError
 
 
 def curves(times, loss):
-    loss = np.asarray(loss, float)
-    return Curves(np.asarray(times, float), Seen(loss, loss, loss, loss, loss[:, None]))
+    return Curves(np.asarray(times, float), made.seen(loss))
 
 
 def test_equal_times_begin_at_0_and_logarithmic_ones_at_a_thousandth():
@@ -26,6 +26,7 @@ def test_a_crossing_lies_between_two_points():
     assert falling.first_below(2.5) == pytest.approx(1.5)
     assert falling.first_below(1.25) == pytest.approx(3.5)
     assert falling.first_below(3.0) == 0
+    assert curves([0, 1], [3.0, 1.0]).first_below(1.5) == pytest.approx(0.75)
     assert falling.first_below(0.5) is None
 
 
@@ -34,3 +35,9 @@ def test_the_nearest_points_are_the_nearest():
     times, wanted = np.sort(rng.uniform(size=50)), rng.uniform(-0.1, 1.1, size=200)
     expected = np.abs(times[None, :] - wanted[:, None]).argmin(axis=1)
     assert (curves(times, np.zeros(50)).nearest(wanted) == expected).all()
+
+
+def test_training_is_over_when_the_loss_is_a_hundredth():
+    assert curves([0, 1, 2], [1.0, 0.02, 0.0]).converged_at == pytest.approx(1.5, rel=1e-5)
+    assert curves([0, 1], [1.0, 0.01 + 1e-9]).converged_at == pytest.approx(1, rel=1e-5)
+    assert curves([0, 1], [1.0, 0.011]).converged_at is None

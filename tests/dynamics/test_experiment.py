@@ -25,6 +25,14 @@ def test_subjects_are_asked_for_by_their_power_everywhere():
     assert experiment.asked.thresholds is not None
 
 
+def test_descent_is_tested_on_many_prompts_of_every_fact():
+    tested = Experiment(TABLE).tested
+    assert np.bincount(tested.subjects * 2 + tested.relations).tolist() == [64] * 16
+    assert len(Experiment(FactTable.random(40, 40, 2)).tested.answers) == 10 * 1600
+    assert Experiment(TABLE).sampled_prompts is None
+    assert Experiment(TABLE, start="random").sampled_prompts == 32 * 16
+
+
 @pytest.mark.parametrize("scale", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_scale_that_is_none_is_refused(scale):
     with pytest.raises(FactmemError, match="scale of a start"):
@@ -45,7 +53,7 @@ def test_a_softmax_head_has_one_start(start):
 def test_seeds_draw_other_embeddings_and_prompts():
     ends = [
         Experiment(TABLE, length=8, seed=seed)
-        .softmax_descent(dim=8, rate=1.0, steps=4, batch=4, points=2)
+        .softmax_descent(dim=8, rate=1.0, steps=4, batch=4)
         .loss[-1]
         for seed in (0, 0, 1)
     ]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
-from tests.dynamics import small
+from tests.dynamics import made, small
 
 from factmem.dynamics import CONVERGED, Experiment, LinearAttention, Population, gradient_flow
 from factmem.errors import FactmemError
@@ -126,6 +126,13 @@ def test_the_invariant_of_every_token_keeps_its_value(start):
         assert (flow.largest_ov <= flow.kq).all()
 
 
+def test_the_drift_of_a_token_is_measured_by_its_own_weights():
+    invariant = np.array([[1.0, 1.0], [1.0, 1.5], [1.25, 1.0]])
+    start = LinearAttention(np.zeros((2, 2)), np.ones(2))
+    flow = made.flow(range(3), [[1, 1], [1, 2], [1, 100]], invariant=invariant, start=start)
+    assert flow.invariant_drift == pytest.approx(0.25)
+
+
 @settings(max_examples=20)
 @given(st.integers(0, 10**6), st.floats(-4, 0), st.floats(0, 2))
 def test_the_invariant_keeps_its_value_from_any_start_on_any_table(seed, exponent, power):
@@ -182,16 +189,33 @@ def test_times_are_those_asked_for_and_a_fine_grid():
     questions = Population.of(small.TABLE, noise=small.N, length=small.T)
     start = LinearAttention.random(questions.tokens, small.ANSWERS, 0.5, 0)
     flow = gradient_flow(start, questions, until=4.0, times=np.array([0.12345, 1.0]))
-    assert len(flow.times) == 2050
+    assert 2048 <= len(flow.times) <= 2052
     assert flow.times[0] == 0
     assert flow.times[-1] == 4.0
     assert np.isclose(flow.times, 4 * 0.12345, rtol=1e-14).any()
-    assert flow.kq.shape == (2050, questions.tokens)
+    assert flow.kq.shape == (len(flow.times), questions.tokens)
     # A point of the grid is what a flow that ends there has at its end.
     place = flow.nearest(np.array([2.0]))[0]
     half = gradient_flow(start, questions, until=2.0)
     assert flow.times[place] == 2.0
     assert flow.loss[place] == pytest.approx(half.loss[-1], abs=1e-10)
+
+
+def test_what_is_found_does_not_depend_on_how_long_it_goes_on():
+    questions = Population.of(small.TABLE, noise=small.N, length=small.T)
+    start = LinearAttention.balanced(questions.tokens, small.ANSWERS, 1e-4)
+    short, long = (gradient_flow(start, questions, until=until) for until in (None, 1e6))
+    assert long.times[-1] == 1e6
+    assert long.converged_at == pytest.approx(short.converged_at, rel=1e-3)
+    for level in (0.2, 0.5, 0.9):
+        assert long.first_below(level) == pytest.approx(short.first_below(level), rel=1e-3)
+
+
+def test_a_time_too_far_for_the_solver_is_named():
+    questions = Population.of(small.TABLE, noise=small.N, length=small.T)
+    start = LinearAttention.random(questions.tokens, small.ANSWERS, 0.5, 0)
+    with pytest.raises(FactmemError, match=r"gave up between the times .* end earlier"):
+        gradient_flow(start, questions, until=1e300)
 
 
 def test_a_flow_that_never_converges_is_given_up():
@@ -208,7 +232,7 @@ def test_reports_tell_how_far_it_is():
     questions = Population.of(small.TABLE, noise=small.N, length=small.T)
     start = LinearAttention.random(questions.tokens, small.ANSWERS, 0.5, 0)
     gradient_flow(start, questions, report=lambda points, **figures: told.append((points, figures)))
-    assert told[-1][0] == 2049
+    assert told[-1][0] == 2048
     assert told[-1][1]["loss"] == pytest.approx(CONVERGED, abs=1e-6)
     assert [points for points, _ in told] == sorted(points for points, _ in told)
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from factmem.dynamics import Experiment, find_stages
+from factmem.dynamics import Experiment, escape_rates, find_stages
 from factmem.dynamics.maps import FLOW, SOFTMAX, measure_flow
 from factmem.facts import FactTable
 from factmem.runs.task import Task
@@ -59,8 +59,16 @@ def test_a_random_table_is_drawn_from_its_seed():
     drawn = [measure_flow(**{**CONFIG, "table": "random", "seed": seed}) for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1]
     assert drawn[0]["levels"] != drawn[2]["levels"]
-    # EOS says something there, for answers are not equally frequent.
-    assert drawn[0]["left_zero"]["eos"] is not None
+    # Noise or EOS say something there, for answers are not equally frequent.
+    experiment = Experiment(FactTable.random(8, 2, 4, seed=1), length=8, scale=1e-3)
+    flow, questions = experiment.flow(), experiment.population
+    added = np.abs(flow.kq) * flow.largest_ov * np.array([1] * 10 + [8 - 3, 1])
+    for kind, tokens in (("noise", [10]), ("eos", [11]), ("relations", [8, 9])):
+        said = added[:, tokens].max(axis=1) >= 0.1
+        expected = flow.times[np.argmax(said)] if said.any() else None
+        assert drawn[0]["left_zero"][kind] == expected
+    assert (added[:, [10, 11]] >= 0.1).any()
+    assert drawn[0]["rates"]["subjects"] == np.median(escape_rates(questions).subjects)
 
 
 def test_softmax_heads_are_measured_too():

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from scipy.special import rel_entr
 from tests.dynamics import small
 
 from factmem.dynamics import LinearAttention, Population, PromptSample
@@ -43,11 +44,14 @@ def test_losses_are_those_of_every_prompt(power):
         seen = questions.see(questions.log_probabilities(model.products))
         seen = jax.tree.map(np.asarray, seen)
     total, relation, subject, farthest = 0.0, 0.0, 0.0, 0.0
+    of_relations, of_subjects = 0.0, 0.0
     by_subject, share = np.zeros(small.S), np.zeros(small.S)
-    joint = np.zeros((small.R, small.ANSWERS))
+    joint, by_name = np.zeros((small.R, small.ANSWERS)), np.zeros((small.S, small.ANSWERS))
     for chance, _, s, r in small.prompts(power):
         joint[r, small.TABLE.answer_of[s, r]] += chance
+        by_name[s, small.TABLE.answer_of[s, r]] += chance
     given = joint / joint.sum(axis=1, keepdims=True)
+    given_name = by_name / by_name.sum(axis=1, keepdims=True)
     for chance, tokens, s, r in small.prompts(power):
         p = small.predicted(ov, kq, tokens)
         own = -np.log(p[small.TABLE.answer_of[s, r]])
@@ -55,6 +59,8 @@ def test_losses_are_those_of_every_prompt(power):
         relation -= chance * np.log(p[np.unique(small.TABLE.answer_of[:, r])].sum())
         subject -= chance * np.log(p[small.TABLE.answer_of[s]].sum())
         farthest = max(farthest, ((p - given[r]) ** 2).sum())
+        of_relations += chance * rel_entr(given[r], p).sum()
+        of_subjects += chance * rel_entr(given_name[s], p).sum()
         by_subject[s] += chance * own
         share[s] += chance
     assert seen.loss == pytest.approx(total, abs=1e-12)
@@ -62,6 +68,10 @@ def test_losses_are_those_of_every_prompt(power):
     assert seen.relation_loss == pytest.approx(relation, abs=1e-12)
     assert seen.subject_loss == pytest.approx(subject, abs=1e-12)
     assert seen.distance == pytest.approx(farthest, abs=1e-12)
+    assert seen.relation_gap == pytest.approx(of_relations, abs=1e-12)
+    assert seen.subject_gap == pytest.approx(of_subjects, abs=1e-12)
+    assert seen.relation_gap >= seen.relation_loss
+    assert seen.subject_gap >= seen.subject_loss
     assert np.allclose(seen.loss_of_subjects, by_subject / share, atol=1e-12)
 
 

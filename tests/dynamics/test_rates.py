@@ -4,9 +4,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tests.dynamics import small
+from tests.dynamics import made, small
 
-from factmem.dynamics import Experiment, Population, escape_rates, fitted_rates
+from factmem.dynamics import (
+    Experiment,
+    LinearAttention,
+    Population,
+    escape_rates,
+    fitted_rates,
+)
 from factmem.facts import FactTable
 
 
@@ -67,3 +73,41 @@ def test_rates_are_norms_of_the_errors_at_zero():
         errors = np.asarray(questions.errors(jnp.zeros((questions.tokens, 32))))
     each = [*rates.subjects, *rates.relations, *rates.noise, rates.eos]
     assert np.allclose(np.linalg.norm(errors, axis=1), each, rtol=1e-10)
+
+
+def grown(rates, most=1.0, scale=1e-5):
+    """Tokens that grow as small weights do, each at its rate, up to a largest weight."""
+    times = np.linspace(0, 400, 4001)
+    kq = np.minimum(scale * np.cosh(np.outer(times, rates)), most)
+    start = LinearAttention(np.full((len(rates), 4), scale), np.full(len(rates), scale))
+    return made.flow(times, kq, start=start)
+
+
+QUESTIONS = Population.of(small.TABLE, noise=small.N, length=small.T)
+RATES = [0.1, 0.11, 0.12, 0.2, 0.21, 0.05, 0.08]
+
+
+def test_every_token_has_its_own_fitted_rate():
+    found = fitted_rates(grown(RATES), QUESTIONS)
+    assert np.allclose(found.subjects, RATES[:3], rtol=0.01)
+    assert np.allclose(found.relations, RATES[3:5], rtol=0.01)
+    assert np.allclose(found.noise, RATES[5:6], rtol=0.01)
+    assert found.eos == pytest.approx(RATES[6], rel=0.01)
+
+
+def test_a_token_that_stops_early_is_fitted_while_it_rises():
+    """Its later life, on a plateau or shrinking, says nothing about how it left zero."""
+    flow = grown(RATES, most=5e-3)
+    shrinking = np.linspace(1, 0.5, len(flow.times))[:, None]
+    for each in (flow, made.flow(flow.times, flow.kq * shrinking, start=flow.start)):
+        assert fitted_rates(each, QUESTIONS).eos == pytest.approx(RATES[6], rel=0.05)
+
+
+def test_a_token_that_hardly_grows_has_no_fitted_rate():
+    found = fitted_rates(grown(RATES, most=1e-4), QUESTIONS)
+    assert np.isnan(found.eos)
+    # Nor has one that starts near zero by chance, and grows to the size of its other weights.
+    times = np.linspace(0, 10, 101)
+    kq = np.linspace(1e-9, 1e-5, 101)[:, None] * np.ones(7)
+    start = LinearAttention(np.full((7, 4), 1e-5), np.full(7, 1e-9))
+    assert np.isnan(fitted_rates(made.flow(times, kq, start=start), QUESTIONS).eos)

@@ -3,8 +3,9 @@
 from itertools import pairwise
 
 import numpy as np
+from tests.dynamics import made
 
-from factmem.dynamics import Curves, Population, Seen, find_stages
+from factmem.dynamics import Curves, Population, find_stages
 from factmem.facts import FactTable
 from factmem.figures import flow_curves
 from factmem.figures.flow_curves import AUTHORS_STAGES
@@ -16,7 +17,16 @@ TIMES = np.linspace(0.0, 800.0, 401)
 def curves(relations_at=(100, 200), subjects_at=(400, 500)):
     relation = np.log(4) * np.interp(TIMES, relations_at, [1, 0])
     subject = np.log(8) * np.interp(TIMES, subjects_at, [1, 0])
-    return Curves(TIMES, Seen(relation + subject, relation, subject, relation, relation[:, None]))
+    return Curves(
+        TIMES,
+        made.seen(
+            relation + subject,
+            relation_loss=relation,
+            subject_loss=subject,
+            relation_gap=relation + np.log(8) - subject,
+            subject_gap=subject + np.log(4) - relation,
+        ),
+    )
 
 
 def texts(figure):
