@@ -128,6 +128,7 @@ def test_people_see_the_stages(capsys):
         (["--attention", "softmax", "--start", "balanced"], "leave --start out"),
         (["--method", "sgd", "--noise", "3000000000"], "--noise is at most"),
         (["--start", "random", "--noise", "2000000000"], "more than an array here may have"),
+        (["--method", "sgd", "--batch", "100000000"], "--batch is at most 1048576"),
         (["--method", "sgd", "--steps", "10000000000000"], "--steps is at most"),
         (["--attention", "softmax", "--dim", "1000000"], "more than an array here may have"),
         (["--attention", "softmax", "--dim", "9" * 24], "--dim is at most"),
@@ -148,9 +149,12 @@ def test_steps_that_diverge_are_refused_with_advice(capsys):
     assert "take a smaller one" in refused(capsys, *QUICK, *wrong)
 
 
-def test_a_table_that_gives_nothing_to_learn_is_refused(capsys):
+def test_a_table_that_gives_nothing_to_learn_has_no_flow(capsys):
     one = ["flow", "--subjects", "3", "--relations", "1", "--answers", "1"]
     assert "no token alone says anything" in refused(capsys, *one)
+    data = found(capsys, *one, "--method", "sgd", "--steps", "2", "--batch", "4")
+    assert data["loss"] == [0, 0, 0]
+    assert data["exact_flow"] is None
 
 
 def test_tables_too_large_to_follow_are_refused(capsys):

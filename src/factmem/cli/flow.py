@@ -33,6 +33,7 @@ _MADE = ("structured", "random")
 _MOST_POINTS = 100_000
 _STEEPEST = 4.0
 _LARGEST_SCALE = 10.0
+_LARGEST_BATCH = 2**20
 _MOST = 2**31 - 1
 
 
@@ -182,9 +183,9 @@ def _check_asked(asked: Asked) -> None:
 
 def _check_learning(learning: Learning) -> None:
     check_positive(steps=learning.steps, batch=learning.batch, dim=learning.dim)
-    for name in ("steps", "batch", "dim"):
-        if (getattr(learning, name) or 0) > _MOST:
-            raise FactmemError(f"--{name} is at most {_MOST}")
+    for name, most in (("steps", _MOST), ("batch", _LARGEST_BATCH), ("dim", _MOST)):
+        if (getattr(learning, name) or 0) > most:
+            raise FactmemError(f"--{name} is at most {most}")
     check_numbers(learning.dim or 1, learning.dim or 1)
     if not 0 < learning.scale <= _LARGEST_SCALE:
         raise FactmemError(f"--scale is above 0 and at most {_LARGEST_SCALE:g}")
@@ -211,6 +212,7 @@ def _check_prompts(asked: Asked, learning: Learning) -> None:
         facts, made = (asked.subjects or 1) * (asked.relations or 1), asked.answers or 1
         widest = max(facts, learning.batch or 1024, learning.dim or 1, made)
         check_numbers(asked.noise or 1, widest)
+        check_numbers(asked.length, widest)
 
 
 def _method(learning: Learning) -> str:
@@ -274,7 +276,11 @@ def _beside(experiment: "Experiment", learning: Learning, curves: "Curves") -> "
         return None
     if learning.start == "random":
         return None
-    return experiment.flow(until=float(curves.times[-1]), times=curves.times / curves.times[-1])
+    end = float(curves.times[-1])
+    try:
+        return experiment.flow(until=end, times=curves.times / end)
+    except FactmemError:  # a table from which no flow leaves its start
+        return None
 
 
 def _draw(
