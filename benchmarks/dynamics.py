@@ -61,6 +61,7 @@ ZIPF = [flow(64, 4, table, power) for table in ("structured", "random") for powe
 HEADS = [head(dim, seed) for dim in DIMS for seed in HEAD_SEEDS]
 # The shortest first, so that something can be looked at early.
 TASKS = sorted([*STRUCTURED, *ZIPF, *RANDOM], key=lambda t: t.config["relations"]) + HEADS
+TASKS = list({task.identity: task for task in TASKS}.values())
 
 
 def measured(store, workers):
