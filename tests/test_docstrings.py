@@ -6,6 +6,7 @@ from importlib import import_module
 import pytest
 
 MODULES = [
+    "factmem.dynamics.experiment",
     "factmem.facts.table",
     "factmem.facts.prompts",
     "factmem.json_data",

@@ -103,6 +103,7 @@ def test_models_do_load_jax():
     [
         "factmem",
         "factmem.capacity",
+        "factmem.dynamics",
         "factmem.facts",
         "factmem.figures",
         "factmem.memories",

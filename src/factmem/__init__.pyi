@@ -1,6 +1,7 @@
 from . import activations as activations
 from . import capacity as capacity
 from . import decoding as decoding
+from . import dynamics as dynamics
 from . import embeddings as embeddings
 from . import errors as errors
 from . import facts as facts
@@ -11,6 +12,8 @@ from . import methods as methods
 from . import runs as runs
 from . import training as training
 from . import transformer as transformer
+from .dynamics import Experiment as Experiment
+from .dynamics import find_stages as find_stages
 from .errors import FactmemError as FactmemError
 from .errors import FactTableError as FactTableError
 from .errors import StoreError as StoreError

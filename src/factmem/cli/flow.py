@@ -223,9 +223,9 @@ def _descending(learning: Learning) -> "Descending | None":
     """The steps of sgd, with what was not given."""
     if _method(learning) != "sgd":
         return None
-    from factmem.dynamics.experiment import LINEAR, SOFTMAX
+    from factmem.dynamics.experiment import LINEAR_DESCENT, SOFTMAX_DESCENT
 
-    default = {"linear": LINEAR, "softmax": SOFTMAX}[learning.attention]
+    default = {"linear": LINEAR_DESCENT, "softmax": SOFTMAX_DESCENT}[learning.attention]
     given = {name: getattr(learning, name) for name in default._fields}
     return default._replace(**{name: value for name, value in given.items() if value is not None})
 

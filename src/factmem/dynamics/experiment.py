@@ -17,7 +17,14 @@ from factmem.errors import FactmemError
 from factmem.facts import FactTable, PromptDistribution
 from factmem.progress import Report
 
-__all__ = ["LEAST_DESCENT_SCALE", "LINEAR", "SOFTMAX", "Descending", "Experiment", "Start"]
+__all__ = [
+    "LEAST_DESCENT_SCALE",
+    "LINEAR_DESCENT",
+    "SOFTMAX_DESCENT",
+    "Descending",
+    "Experiment",
+    "Start",
+]
 
 Start = Literal["equal", "balanced", "random"]
 
@@ -30,9 +37,9 @@ class Descending(NamedTuple):
     batch: int
 
 
-LINEAR = Descending(rate=0.1, steps=8192, batch=1024)
+LINEAR_DESCENT = Descending(rate=0.1, steps=8192, batch=1024)
 """The authors' notebook."""
-SOFTMAX = Descending(rate=16.0, steps=4096, batch=1024)
+SOFTMAX_DESCENT = Descending(rate=16.0, steps=4096, batch=1024)
 """Ours; theirs is not known."""
 
 LEAST_DESCENT_SCALE = 1e-30
@@ -114,9 +121,9 @@ class Experiment:
     def descent(
         self,
         *,
-        rate: float = LINEAR.rate,
-        steps: int = LINEAR.steps,
-        batch: int = LINEAR.batch,
+        rate: float = LINEAR_DESCENT.rate,
+        steps: int = LINEAR_DESCENT.steps,
+        batch: int = LINEAR_DESCENT.batch,
         times: Float[np.ndarray, " times"] | None = None,
         report: Report | None = None,
     ) -> Descent:
@@ -128,9 +135,9 @@ class Experiment:
         self,
         *,
         dim: int | None = None,
-        rate: float = SOFTMAX.rate,
-        steps: int = SOFTMAX.steps,
-        batch: int = SOFTMAX.batch,
+        rate: float = SOFTMAX_DESCENT.rate,
+        steps: int = SOFTMAX_DESCENT.steps,
+        batch: int = SOFTMAX_DESCENT.batch,
         times: Float[np.ndarray, " times"] | None = None,
         report: Report | None = None,
     ) -> Descent:
