@@ -34,7 +34,7 @@ theorem_6 = Experiment(
 conditions = Conditions.of(theorem_6.population)
 found = sequential_learning(theorem_6.flow(), theorem_6.population, alpha)
 print(f"Theorem 6, 32 subjects, 2 relations, conditions met: {conditions.met}")
-print(f"  at the time {found.time:.0f} predictions are p(a | r), to 1e-3 squared and summed,")
+print(f"  at the time {found.close_at:.0f} predictions are p(a | r), to 1e-3 squared and summed,")
 print(
     f"  and subjects and noise are at most {found.largest_weight:.0e}, below √α = {found.bound:.0e}"
 )

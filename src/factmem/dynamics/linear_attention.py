@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, Key, Num
 from factmem.embeddings import orthonormal
 from factmem.errors import FactmemError
 
-__all__ = ["LinearAttention", "Matrices"]
+__all__ = ["LinearAttention", "Matrices", "check_dim"]
 
 
 class LinearAttention(eqx.Module):
