@@ -136,3 +136,14 @@ def test_open_questions_have_no_part():
     assert np.allclose(errors[1], [-0.2, 0.2, 0, 0], atol=1e-12)
     assert float(seen.distance) == pytest.approx((1 - 1 / 3) ** 2 + (2 / 3) ** 2, abs=1e-9)
     assert np.isfinite(np.asarray(seen.loss_of_subjects)).all()
+
+
+def test_tokens_are_told_apart_by_their_kind():
+    questions = population(1.0)
+    one_class = questions.by_kind(np.arange(7))
+    assert [part.tolist() for part in one_class] == [[0, 1, 2], [3, 4], [5], [6]]
+    each = questions.by_kind(np.arange(16).reshape(2, 8))
+    assert each.noise.tolist() == [[5, 6], [13, 14]]
+    assert each.eos.tolist() == [[7], [15]]
+    assert np.allclose(questions.subject_chances * np.arange(1, 4), questions.subject_chances[0])
+    assert np.allclose(questions.relation_chances, 0.5)

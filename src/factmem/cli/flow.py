@@ -446,13 +446,12 @@ def _shown(data: dict[str, Any], start: float) -> Any:
         "init_end": stages["init_end"],
         "level": levels["relation"],
         "hallucination_end": stages["hallucination_end"],
-        "end": data["times"][-1],
-        "loss": data["loss"][-1],
+        "end": float(data["times"][-1]),
+        "loss": float(data["loss"][-1]),
         "drift": data["invariant_drift"],
         "seconds": data["seconds"],
         "compile_seconds": data["compile_seconds"],
     }
-    rows = {key: float(value) if hasattr(value, "dtype") else value for key, value in rows.items()}
     notes = []
     if stages["hallucination_end"] is None:
         notes.append("There is no stage that knows relations alone, or its end was not reached.")

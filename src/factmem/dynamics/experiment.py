@@ -66,6 +66,9 @@ class Experiment:
         scale: α.
         seed: of weights, embeddings and prompts.
 
+    Raises:
+        FactmemError: a scale that is none.
+
     Examples:
         >>> from factmem.dynamics import find_stages
         >>> fig5 = Experiment(FactTable.structured(16, 4, 8))
@@ -81,6 +84,10 @@ class Experiment:
     start: Start = "equal"
     scale: float = 1e-5
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.scale < np.inf:
+            raise FactmemError(f"the scale of a start is a number above 0, not {self.scale}")
 
     @cached_property
     def population(self) -> Population:
@@ -189,8 +196,6 @@ class Experiment:
         )
 
     def _start(self, tokens: int) -> LinearAttention:
-        if not 0 < self.scale < np.inf:
-            raise FactmemError(f"the scale of a start is a number above 0, not {self.scale}")
         answers = self.table.answers
         if self.start == "random":
             return LinearAttention.random(tokens, answers, self.scale, self.seed)

@@ -77,7 +77,7 @@ def measure_flow(
             "eos": rates.eos,
         },
         "left_zero": _left_zero(flow, questions),
-        "chances": np.bincount(questions.subjects, questions.chances, subjects).tolist(),
+        "chances": questions.subject_chances.tolist(),
         "learnt": _learnt(flow),
     }
 
@@ -135,17 +135,11 @@ def _told(plateau: Plateau | None, flow: Flow, whole: float | None) -> dict[str,
 
 def _left_zero(flow: Flow, questions: Population) -> dict[str, float | None]:
     """When each kind of token first says something: how much its tokens in a prompt add."""
-    subjects = questions.given_subject.shape[0]
-    added = np.abs(flow.kq) * flow.largest_ov
-    kinds = {
-        "subjects": added[:, :subjects],
-        "relations": added[:, subjects:-2],
-        "noise": (questions.length - 3) * added[:, -2:-1],
-        "eos": added[:, -1:],
-    }
+    kinds = questions.by_kind(np.abs(flow.kq) * flow.largest_ov)
+    added = kinds._replace(noise=(questions.length - 3) * kinds.noise)
     return {
         kind: _first(flow.times, of_tokens.max(axis=1) >= _SAID)
-        for kind, of_tokens in kinds.items()
+        for kind, of_tokens in added._asdict().items()
     }
 
 

@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from factmem.facts import FactTable, PromptDistribution
 from factmem.facts.prompts import question_chances
 
-__all__ = ["Population", "PromptSample", "Questions", "Seen"]
+__all__ = ["ByKind", "Population", "PromptSample", "Questions", "Seen"]
 
 
 class Seen(NamedTuple):
@@ -41,6 +41,16 @@ class Seen(NamedTuple):
     """The loss over the questions about each subject."""
 
 
+class ByKind(NamedTuple):
+    """Something that every token has, by the kind of the token; the last axis is over tokens."""
+
+    subjects: np.ndarray
+    relations: np.ndarray
+    noise: np.ndarray
+    """One for all noise tokens, where they are one class."""
+    eos: np.ndarray
+
+
 class Questions(eqx.Module):
     """Questions with their probabilities, and the best that can be said of them.
 
@@ -56,6 +66,17 @@ class Questions(eqx.Module):
     """p(a | r): what one who knows the relation alone can say at best."""
     given_subject: Float[Array | np.ndarray, "subjects answers"]
     """p(a | s): what one who knows the subject alone can say at best."""
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """S and R."""
+        return self.given_subject.shape[0], self.given_relation.shape[0]
+
+    def by_kind(self, of_tokens: np.ndarray) -> ByKind:
+        """Splits the last axis, whether noise is one class there or stands token by token."""
+        subjects, relations = self.sizes
+        last = of_tokens.shape[-1] - 1
+        return ByKind(*np.split(of_tokens, [subjects, subjects + relations, last], axis=-1))
 
     @property
     @abstractmethod
@@ -93,7 +114,7 @@ class Questions(eqx.Module):
         off = jnp.sum((jnp.exp(log_probabilities) - by_relation) ** 2, axis=1)
 
         def of_subjects(each: Array) -> Array:
-            return jax.ops.segment_sum(each, self.subjects, self.given_subject.shape[0])
+            return jax.ops.segment_sum(each, self.subjects, self.sizes[0])
 
         return Seen(
             jnp.sum(chances * loss),
@@ -147,9 +168,19 @@ class Population(Questions):
     @property
     def tokens(self) -> int:
         """S + R + 2."""
-        return self.given_subject.shape[0] + self.given_relation.shape[0] + 2
+        return sum(self.sizes) + 2
 
     # ---- what the table says -------------------------------------------------------------------
+
+    @property
+    def subject_chances(self) -> Float[np.ndarray, " subjects"]:
+        """p(s)."""
+        return np.bincount(self.subjects, self.chances, self.sizes[0])
+
+    @property
+    def relation_chances(self) -> Float[np.ndarray, " relations"]:
+        """p(r)."""
+        return np.bincount(self.relations, self.chances, self.sizes[1])
 
     @property
     def answer_marginal(self) -> Float[np.ndarray, " answers"]:
@@ -185,7 +216,7 @@ class Population(Questions):
 
     def logits(self, products: Float[Array, "tokens answers"]) -> Float[Array, "questions answers"]:
         """The sum of subject, relation, T − 3 times noise, and EOS."""
-        subjects, relations = self.given_subject.shape[0], self.given_relation.shape[0]
+        subjects, relations = self.sizes
         everywhere = (self.length - 3) * products[-2] + products[-1]
         of_subjects = products[:subjects, None, :]
         of_relations = products[None, subjects:-2, :] + everywhere[None, None, :]
@@ -195,7 +226,7 @@ class Population(Questions):
         self, of_questions: Float[Array, "questions answers"]
     ) -> Float[Array, "tokens answers"]:
         """Sums over relations, over subjects and over everything."""
-        grid = of_questions.reshape(self.given_subject.shape[0], self.given_relation.shape[0], -1)
+        grid = of_questions.reshape(*self.sizes, -1)
         of_subjects = jnp.sum(grid, axis=1)
         everything = jnp.sum(of_subjects, axis=0, keepdims=True)
         of_noise = everything * ((self.length - 3) / self.noise)
@@ -217,7 +248,7 @@ class PromptSample(Questions):
         prompts: int,
     ) -> "PromptSample":
         """So many prompts for each fact, with fresh noise."""
-        relations = population.given_relation.shape[0]
+        _, relations = population.sizes
         places = np.asarray(asked.fact_subjects) * relations + np.asarray(asked.fact_relations)
         places = np.repeat(places, prompts)
         facts = jnp.repeat(jnp.arange(asked.facts, dtype=jnp.int32), prompts)

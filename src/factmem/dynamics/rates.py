@@ -42,14 +42,11 @@ class Rates(NamedTuple):
 
 def escape_rates(questions: Population) -> Rates:
     """The rates at which weights leave zero while all are small."""
-    relations, answers = questions.given_relation.shape
-    subjects = questions.given_subject.shape[0]
+    answers = questions.given_relation.shape[1]
     marginal = float(np.linalg.norm(questions.answer_marginal - 1 / answers))
-    of_subjects = np.bincount(questions.subjects, questions.chances, subjects)
-    of_relations = np.bincount(questions.relations, questions.chances, relations)
     return Rates(
-        of_subjects * np.linalg.norm(questions.given_subject - 1 / answers, axis=1),
-        of_relations * np.linalg.norm(questions.given_relation - 1 / answers, axis=1),
+        questions.subject_chances * np.linalg.norm(questions.given_subject - 1 / answers, axis=1),
+        questions.relation_chances * np.linalg.norm(questions.given_relation - 1 / answers, axis=1),
         np.array([(questions.length - 3) / questions.noise * marginal]),
         marginal,
     )
@@ -63,9 +60,8 @@ def fitted_rates(flow: Flow, questions: Population) -> Rates:
     """
     start = np.sqrt(flow.start.kq**2 + (flow.start.ov**2).sum(axis=1))
     each = [_slope(flow.times, np.abs(kq), size) for kq, size in zip(flow.kq.T, start, strict=True)]
-    subjects, relations = questions.given_subject.shape[0], questions.given_relation.shape[0]
-    of_subjects, of_relations, rest = np.split(np.array(each), [subjects, subjects + relations])
-    return Rates(of_subjects, of_relations, rest[:-1], float(rest[-1]))
+    kinds = questions.by_kind(np.array(each))
+    return Rates(kinds.subjects, kinds.relations, kinds.noise, float(kinds.eos[0]))
 
 
 def _slope(

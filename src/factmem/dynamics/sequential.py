@@ -32,11 +32,11 @@ class Conditions:
     @classmethod
     def of(cls, questions: Population) -> "Conditions":
         """Those of a table and its prompts; D is the most answers of a relation."""
-        relations = questions.given_relation.shape[0]
+        subjects, relations = questions.sizes
         most = int((questions.given_relation > 0).sum(axis=1).max())
         unit = relations * float(np.sqrt(2 * most))
         return cls(
-            questions.given_subject.shape[0],
+            subjects,
             8 * unit,
             questions.noise,
             4 * unit * questions.length,
@@ -76,10 +76,9 @@ class Sequential:
 
 def sequential_learning(flow: Flow, questions: Population, scale: float) -> Sequential:
     """Looks for the time of which Theorem 6 speaks in a flow that started at scale α."""
-    subjects, relations = questions.given_subject.shape[0], questions.given_relation.shape[0]
-    weights = np.maximum(np.abs(flow.kq), flow.largest_ov)
-    others = [*range(subjects), *range(subjects + relations, weights.shape[1] - 1)]
-    weights = np.maximum.accumulate(weights[:, others].max(axis=1))
+    kinds = questions.by_kind(np.maximum(np.abs(flow.kq), flow.largest_ov))
+    watched = np.concatenate([kinds.subjects, kinds.noise], axis=1)
+    weights = np.maximum.accumulate(watched.max(axis=1))
     bound = float(np.sqrt(scale))
     small = weights <= bound
     distance = np.where(small, np.asarray(flow.seen.distance), np.inf)

@@ -272,10 +272,9 @@ def _thresholds(
     Whole numbers, because a float32 cumulative sum over a million facts is wrong by more than
     the probability of one.
     """
-    chances = question_chances(table, subject_power, relation_power)
     if subject_power == 0 and relation_power == 0:
         return None
-    total = np.cumsum(chances)
+    total = np.cumsum(question_chances(table, subject_power, relation_power))
     # The last fact takes what the others leave, so it needs no threshold.
     scaled = np.round(total[:-1] / total[-1] * 2.0**32)
     return jnp.asarray(np.minimum(scaled, 2.0**32 - 1).astype(np.uint32))

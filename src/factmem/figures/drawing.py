@@ -9,9 +9,10 @@ from factmem.errors import FactmemError, visible
 from factmem.tensor_file import write_whole
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["STYLE", "check_format", "save_figure"]
+__all__ = ["STYLE", "check_format", "label_beside", "save_figure"]
 
 STYLE = Path(__file__).with_name("factmem.mplstyle")
 _FORMATS = ("png", "pdf", "svg")
@@ -29,6 +30,12 @@ def check_format(path: str | os.PathLike[str]) -> str:
             f"a figure's file ends in .png, .pdf or .svg, not as '{visible(Path(path).name)}' does"
         )
     return found
+
+
+def label_beside(axes: "Axes", height: float, text: str) -> None:
+    """Writes to the right of the axes, at a height of their data: beside curves, not over them."""
+    frame = ("axes fraction", "data")
+    axes.annotate(text, (1.01, height), xycoords=frame, va="center", color="0.4")
 
 
 def save_figure(figure: "Figure", path: str | os.PathLike[str]) -> None:

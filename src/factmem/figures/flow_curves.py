@@ -7,7 +7,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from factmem.figures.drawing import STYLE
+from factmem.figures.drawing import STYLE, label_beside
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -97,8 +97,7 @@ def _shade(
         axes.axvspan(start, stop, color=_SHADES[number], zorder=0, linewidth=0)
         _write(axes, start, stop, 0.955 * top, _NAMES[number])
     if whose and spans:
-        place = ("axes fraction", "data")
-        axes.annotate(whose, (1.01, 0.955 * top), xycoords=place, va="center", color="0.4")
+        label_beside(axes, 0.955 * top, whose)
 
 
 def _mark(axes: "Axes", ends: "Sequence[float]", height: float, end: float) -> None:
@@ -109,8 +108,7 @@ def _mark(axes: "Axes", ends: "Sequence[float]", height: float, end: float) -> N
             _write(axes, start, min(stop, end), height * 1.035, _NAMES[number])
             axes.plot([start, min(stop, end)], [height] * 2, "|-", color="0.4", linewidth=0.8)
         start = stop
-    place = ("axes fraction", "data")
-    axes.annotate("authors", (1.01, height), xycoords=place, va="center", color="0.4")
+    label_beside(axes, height, "authors")
 
 
 def _write(axes: "Axes", start: float, stop: float, height: float, text: str) -> None:
@@ -128,5 +126,4 @@ def _levels(axes: "Axes", questions: "Population") -> None:
     by_relation = f"ln {equally}" if abs(known - np.log(equally)) < 1e-9 else "H(a | r)"
     for level, name in ((float(np.log(answers)), f"ln {answers}"), (known, by_relation)):
         axes.axhline(level, color="0.6", linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
-        place = ("axes fraction", "data")
-        axes.annotate(name, (1.01, level), xycoords=place, va="center", color="0.4")
+        label_beside(axes, level, name)

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 
-from factmem.figures.drawing import STYLE
+from factmem.figures.drawing import STYLE, label_beside
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -181,8 +181,7 @@ def softmax_stages(
             axes.set_title(name, fontsize=9, parse_math=False)
             axes.set_xlabel("flow time")
         for text, level in levels.items():
-            place = ("axes fraction", "data")
-            row[-1].annotate(text, (1.02, level), xycoords=place, va="center", color="0.4")
+            label_beside(row[-1], level, text)
         row[0].set_ylabel("loss (nats)")
         row[0].set_ylim(bottom=0)
         figure.suptitle(title, parse_math=False)

@@ -7,7 +7,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from factmem.figures.drawing import STYLE
+from factmem.figures.drawing import STYLE, label_beside
 
 if TYPE_CHECKING:
     from factmem.training import TrainedTransformer
@@ -38,11 +38,7 @@ def training_curve(
         above.legend(title="learning rate")
         if criterion is not None:
             below.axhline(criterion, color="0.5", linestyle=":", linewidth=1)
-            place = (1.01, criterion)  # beside the curves, not over them
-            frame = ("axes fraction", "data")
-            below.annotate(
-                f"{100 * criterion:g} %", place, xycoords=frame, va="center", color="0.4"
-            )
+            label_beside(below, criterion, f"{100 * criterion:g} %")
         below.set_ylim(0, 1.04)
         below.set_ylabel("accuracy, fixed prompts")
         below.set_xlabel("steps")
