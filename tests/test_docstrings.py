@@ -6,6 +6,11 @@ from importlib import import_module
 import pytest
 
 MODULES = [
+    "factmem.bounds.associations",
+    "factmem.bounds.ideal_table",
+    "factmem.bounds.occupancy",
+    "factmem.bounds.stored",
+    "factmem.bounds.tables",
     "factmem.dynamics.experiment",
     "factmem.facts.table",
     "factmem.facts.prompts",

@@ -102,6 +102,7 @@ def test_models_do_load_jax():
     "package",
     [
         "factmem",
+        "factmem.bounds",
         "factmem.capacity",
         "factmem.dynamics",
         "factmem.facts",

@@ -1,4 +1,5 @@
 from . import activations as activations
+from . import bounds as bounds
 from . import capacity as capacity
 from . import decoding as decoding
 from . import dynamics as dynamics

@@ -37,6 +37,7 @@ NEEDED = {
     "capacity mlp": ("--dim", "4", "--width", "4"),
     "capacity transformer": (*SIZES[6:], "--heads", "2", "--width", "4"),
     "flow": SIZES[:6],
+    "bounds": SIZES[:6],
     "runs": (),
 }
 

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from cyclopts import App, CycloptsError, UnknownCommandError
 
 from factmem.cli.answer import Answer, emit
+from factmem.cli.bounds import bounds
 from factmem.cli.capacity import capacity
 from factmem.cli.construct import construct
 from factmem.cli.facts import facts
@@ -42,6 +43,7 @@ app.command(construct)
 app.command(train)
 app.command(capacity)
 app.command(flow)
+app.command(bounds)
 app.command(runs)
 
 

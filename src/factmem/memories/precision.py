@@ -14,9 +14,16 @@ from factmem.errors import FactmemError
 from factmem.memories.associations import Associations
 from factmem.memories.memory import Memory
 
-__all__ = ["bits_needed", "noise_tolerated", "noisy", "rounded", "rounded_to_multiples"]
+__all__ = [
+    "MOST_BITS",
+    "bits_needed",
+    "noise_tolerated",
+    "noisy",
+    "rounded",
+    "rounded_to_multiples",
+]
 
-_MOST_BITS = 24
+MOST_BITS = 24
 """As many as a float32 carries: more bits change nothing."""
 _LARGEST_NOISE = 1e6
 _DRAWS = 5
@@ -35,8 +42,8 @@ def rounded(memory: M, bits: int) -> M:
     Raises:
         FactmemError: bits outside 1 to 24.
     """
-    if not 1 <= bits <= _MOST_BITS:
-        raise FactmemError(f"weights have from 1 to {_MOST_BITS} bits, not {bits}")
+    if not 1 <= bits <= MOST_BITS:
+        raise FactmemError(f"weights have from 1 to {MOST_BITS} bits, not {bits}")
 
     def nearest_level(weights: np.ndarray) -> np.ndarray:
         largest = np.abs(weights).max(initial=0.0)
@@ -79,9 +86,9 @@ def bits_needed(memory: Memory, associations: Associations) -> int | None:
     Returns:
         b, or None where even 24 bits are too few.
     """
-    for bits in range(_MOST_BITS, 0, -1):
+    for bits in range(MOST_BITS, 0, -1):
         if not _recalls_all(rounded(memory, bits), associations):
-            return None if bits == _MOST_BITS else bits + 1
+            return None if bits == MOST_BITS else bits + 1
     return 1
 
 

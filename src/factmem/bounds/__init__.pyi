@@ -1,0 +1,17 @@
+from .associations import Chances as Chances
+from .associations import QuestionLaw as QuestionLaw
+from .associations import Zipf as Zipf
+from .associations import bits_for_loss as bits_for_loss
+from .associations import least_loss as least_loss
+from .associations import printed_least_loss as printed_least_loss
+from .associations import scaling_law as scaling_law
+from .ideal_table import IdealTable as IdealTable
+from .occupancy import log_all_seen as log_all_seen
+from .occupancy import unseen_chances as unseen_chances
+from .stored import StoredBits as StoredBits
+from .stored import stored_by_memory as stored_by_memory
+from .stored import stored_by_transformer as stored_by_transformer
+from .tables import TableBits as TableBits
+from .tables import parameters_needed as parameters_needed
+from .tables import random_table_bits as random_table_bits
+from .tables import table_bits as table_bits
