@@ -141,5 +141,5 @@ def _mean_over_circle(draws: int, kinds: np.ndarray, rate: np.ndarray) -> np.nda
     # e^{iθ} − 1 by half the angle, which small angles leave exact
     moved = 2j * np.sin(angle / 2) * np.exp(0.5j * angle)
     exponent = column * moved + np.log(some / -np.expm1(-column))
-    values = np.exp(kinds[:, None] * exponent - 1j * draws * angle).real
+    values = np.real(np.exp(kinds[:, None] * exponent - 1j * draws * angle))
     return (1 + 2 * np.where(step <= points[:, None], values, 0.0).sum(axis=1)) / whole

@@ -115,8 +115,8 @@ def _of_random_table(
     notes = [
         f"The entropy of a table that is drawn at random. Theorem 8 prints S R log2 D + "
         f"(1 − c) R D log2(|V|/D), which is {conditions.printed_bits:,.1f} bits for c = 0, for "
-        f"|V| ≥ {conditions.vocabulary_needed:,} and S ≥ C · {conditions.subjects_scale:,.1f}, with "
-        f"constants c and C."
+        f"|V| ≥ {conditions.vocabulary_needed:,} and S ≥ C · {conditions.subjects_scale:,.1f}, "
+        "with constants c and C."
     ]
     return _answer("a random table of facts", data, notes, output)
 
