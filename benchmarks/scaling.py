@@ -27,11 +27,10 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from matplotlib.figure import Figure
-from scipy.stats import linregress
-from scipy.stats import t as t_distribution
 
 from factmem.embeddings import sphere
 from factmem.facts import FactTable, PromptDistribution
+from factmem.power_law import fit_power_law
 from factmem.transformer import (
     THEORY,
     Embeddings,
@@ -181,9 +180,8 @@ def logarithms(name: str) -> list[float]:
 
 def slope(facts: list[float], parameters: list[float]) -> tuple[float, float]:
     """Of log parameters against log facts, and half the width of its 95 % interval."""
-    fit = linregress(np.log(facts), np.log(parameters))
-    half = t_distribution.ppf(0.975, len(facts) - 2) * fit.stderr
-    return float(fit.slope), float(half)
+    law = fit_power_law(facts, parameters)
+    return law.exponent, law.high - law.exponent
 
 
 # ---- the report ----------------------------------------------------------------------------------

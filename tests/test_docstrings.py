@@ -17,6 +17,7 @@ MODULES = [
     "factmem.json_data",
     "factmem.memories.associations",
     "factmem.methods",
+    "factmem.power_law",
     "factmem.runs.task",
     "factmem.stopwatch",
     "factmem.training.transformers",

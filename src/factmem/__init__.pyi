@@ -1,6 +1,7 @@
 from . import activations as activations
 from . import bounds as bounds
 from . import capacity as capacity
+from . import claims as claims
 from . import decoding as decoding
 from . import dynamics as dynamics
 from . import embeddings as embeddings
@@ -10,6 +11,7 @@ from . import figures as figures
 from . import hinge as hinge
 from . import memories as memories
 from . import methods as methods
+from . import power_law as power_law
 from . import runs as runs
 from . import training as training
 from . import transformer as transformer

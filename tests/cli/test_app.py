@@ -38,6 +38,7 @@ NEEDED = {
     "capacity transformer": (*SIZES[6:], "--heads", "2", "--width", "4"),
     "flow": SIZES[:6],
     "bounds": SIZES[:6],
+    "claims": (),
     "runs": (),
 }
 

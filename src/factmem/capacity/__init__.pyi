@@ -1,5 +1,6 @@
 from .capacity import Capacity as Capacity
 from .capacity import Progress as Progress
+from .capacity import Searches as Searches
 from .capacity import SeedCapacity as SeedCapacity
 from .capacity import find_capacities as find_capacities
 from .capacity import find_capacity as find_capacity

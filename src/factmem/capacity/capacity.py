@@ -12,7 +12,14 @@ from factmem.runs.sweep import Known, State, Wanted, sweep
 from factmem.runs.task import Task
 from factmem.runs.workers import Workers
 
-__all__ = ["Capacity", "Progress", "SeedCapacity", "find_capacities", "find_capacity"]
+__all__ = [
+    "Capacity",
+    "Progress",
+    "Searches",
+    "SeedCapacity",
+    "find_capacities",
+    "find_capacity",
+]
 
 _AHEAD = 8
 """Sizes that a search looks ahead, where workers have nothing else to do."""
@@ -133,9 +140,7 @@ def find_capacities(
     For every seed the shapes are searched in their order, each from the facts per parameter that
     the last one had. See `find_capacity` for the arguments.
     """
-    if not seeds or len(set(seeds)) != len(seeds):
-        raise FactmemError("a search has at least one seed, and each once")
-    searches = _Searches(questions, seeds, search)
+    searches = Searches(questions, seeds, search)
     known = sweep(
         searches.wanted,
         store,
@@ -143,10 +148,7 @@ def find_capacities(
         fresh=fresh,
         report=None if report is None else lambda state: report(searches.progress(state)),
     )
-    return [
-        Capacity(question, tuple(searches.of_seed(s, known)[place].result(known) for s in seeds))
-        for place, question in enumerate(questions)
-    ]
+    return searches.result(known)
 
 
 @dataclass(frozen=True)
@@ -194,12 +196,14 @@ class _Search:
         )
 
 
-class _Searches:
-    """All searches, as far as they are once some results are known."""
+class Searches:
+    """All searches, as far as they are once some results are known; see `find_capacities`."""
 
     def __init__(
-        self, questions: Sequence[Question], seeds: Sequence[int], search: SearchName
+        self, questions: Sequence[Question], seeds: Sequence[int], search: SearchName = "fast"
     ) -> None:
+        if not seeds or len(set(seeds)) != len(seeds):
+            raise FactmemError("a search has at least one seed, and each once")
         self.questions, self.seeds = questions, seeds
         # The more seeds there are, the less do idle cores have to guess.
         self.ahead = max(1, min(_AHEAD, _MOST_AHEAD // len(seeds)))
@@ -222,6 +226,14 @@ class _Searches:
         turns = [[row[place] for row in rows if place < len(row)] for place in range(self.ahead)]
         missing = [task for turn in turns[1:] for task in turn if task.identity not in known]
         return Wanted(turns[0], missing)
+
+    def result(self, known: Known) -> list[Capacity]:
+        """The answer to every question, once nothing is wanted any more."""
+        of_seeds = [self.of_seed(seed, known) for seed in self.seeds]
+        return [
+            Capacity(question, tuple(searches[place].result(known) for searches in of_seeds))
+            for place, question in enumerate(self.questions)
+        ]
 
     def progress(self, state: State) -> Progress:
         """How far all searches are together."""

@@ -11,6 +11,7 @@ from cyclopts import App, CycloptsError, UnknownCommandError
 from factmem.cli.answer import Answer, emit
 from factmem.cli.bounds import bounds
 from factmem.cli.capacity import capacity
+from factmem.cli.claims import claims
 from factmem.cli.construct import construct
 from factmem.cli.facts import facts
 from factmem.cli.flow import flow
@@ -44,6 +45,7 @@ app.command(train)
 app.command(capacity)
 app.command(flow)
 app.command(bounds)
+app.command(claims)
 app.command(runs)
 
 

@@ -96,7 +96,7 @@ class _Sweep:
 
     def _kept(self, task: Task) -> Record | None:
         """What the store has of a task that is not known yet. Failures are tried again."""
-        if self.fresh or task.identity in self.known:
+        if self.fresh or not task.measure.kept or task.identity in self.known:
             return None
         record = self.store.get(task.identity)
         return record if record is not None and record.error is None else None
@@ -151,6 +151,9 @@ class _Sweep:
                 self._submit(_Attempt(attempt.task, attempt.number + 1))
                 return
             record = failure(attempt.task, error, time.monotonic() - attempt.begun)
+        if not attempt.task.measure.kept:
+            self.known[record.identity] = record
+            return
         kept = self.store.put(record, replace=self.fresh and record.error is None)
         # Another process may have kept the same task first: then that is the result.
         found = record if self.fresh else kept

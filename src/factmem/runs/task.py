@@ -21,11 +21,14 @@ class Measure:
             old result is never taken for a new one.
         function: takes a configuration's entries by name and gives JSON data. It stands in a
             module, so that other processes can find it.
+        kept: whether results are kept and read again. What checks the code that is here, and
+            takes seconds, is measured anew instead.
     """
 
     name: str
     version: int
     function: Callable[..., Mapping[str, Any]]
+    kept: bool = True
 
 
 @dataclass(frozen=True)

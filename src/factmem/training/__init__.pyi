@@ -9,6 +9,7 @@ from .protocol import BEST as BEST
 from .protocol import LINEAR_PROTOCOL as LINEAR_PROTOCOL
 from .protocol import MLP_PROTOCOL as MLP_PROTOCOL
 from .protocol import PAPER as PAPER
+from .protocol import QUICK as QUICK
 from .protocol import MemoryProtocol as MemoryProtocol
 from .protocol import Protocol as Protocol
 from .protocol import Recipe as Recipe

@@ -1,0 +1,119 @@
+"""Checking claims: all that they need is measured at once, on all workers, and then judged."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from factmem.claims.claim import Claim, Finding, Verdict
+from factmem.claims.measurement import Measurement, MeasurementError, kept_of
+from factmem.runs.store import Store
+from factmem.runs.sweep import Known, State, Wanted, sweep
+from factmem.runs.task import Task
+from factmem.runs.workers import Workers
+
+__all__ = ["Checked", "check_claims"]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A claim, and what was found.
+
+    Args:
+        claim: which.
+        finding: the verdict, and what it rests on.
+        at_length: whether the slow measurement was taken, not the quick one.
+        runs: how many runs it rests on.
+        read: how many of them the store had.
+        seconds: that all of them took, on one core each, whenever that was.
+    """
+
+    claim: Claim
+    finding: Finding
+    at_length: bool
+    runs: int
+    read: int
+    seconds: float
+
+    @property
+    def as_expected(self) -> bool:
+        """Whether it holds; or, where it is known to be wrong, whether it fails."""
+        if self.claim.refuted:
+            return self.finding.verdict is Verdict.FAILS
+        return self.finding.verdict in (Verdict.HOLDS, Verdict.WITHIN)
+
+
+def check_claims(
+    claims: Sequence[Claim],
+    store: Store,
+    workers: Workers,
+    *,
+    at_length: bool = False,
+    fresh: bool = False,
+    report: Callable[[State], None] | None = None,
+) -> list[Checked]:
+    """Measures what claims need, and judges.
+
+    Args:
+        claims: which.
+        store: slow measurements that it has whole are taken from it; those that are made are kept.
+        workers: who measures.
+        at_length: whether slow measurements are made where the store lacks them.
+        fresh: whether the store is ignored.
+        report: told how far it is.
+    """
+    chosen = [_chosen(claim, store, at_length, fresh) for claim in claims]
+
+    def wanted(known: Known) -> Wanted:
+        each = [measurement.wanted(known) for measurement, _ in chosen]
+        return Wanted(
+            _once(task for one in each for task in one.needed),
+            _once(task for one in each for task in one.useful),
+        )
+
+    known = sweep(wanted, store, workers, fresh=fresh, report=report)
+    return [
+        _judged(claim, measurement, slow, known)
+        for claim, (measurement, slow) in zip(claims, chosen, strict=True)
+    ]
+
+
+def _chosen(claim: Claim, store: Store, at_length: bool, fresh: bool) -> tuple[Measurement, bool]:
+    """The measurement to take, and whether it is the slow one."""
+    slow = claim.at_length
+    if slow is not None and (at_length or (not fresh and kept_of(slow, store) is not None)):
+        return slow, True
+    return claim.measured, False
+
+
+def _judged(claim: Claim, measurement: Measurement, slow: bool, known: Known) -> Checked:
+    seen = _Seen(known)
+    try:
+        finding = claim.judge(measurement.result(seen))
+    except MeasurementError as error:
+        finding = Finding(Verdict.NOT_CHECKABLE, (), note=str(error))
+    records = [known[identity] for identity in seen.asked]
+    return Checked(
+        claim,
+        finding,
+        slow,
+        len(records),
+        sum(record.kept for record in records),
+        sum(record.seconds for record in records),
+    )
+
+
+class _Seen(dict[str, Any]):
+    """What is known, and which of it was looked at."""
+
+    def __init__(self, known: Known) -> None:
+        super().__init__(known)
+        self.asked: dict[str, None] = {}
+
+    def __getitem__(self, identity: str) -> Any:
+        self.asked[identity] = None
+        return super().__getitem__(identity)
+
+
+def _once(tasks: Any) -> list[Task]:
+    """Each task once, in the order of their first mention."""
+    return list({task.identity: task for task in tasks}.values())

@@ -1,0 +1,52 @@
+"""Fitting y = c · x^exponent to points, with the uncertainty of the exponent."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from factmem.errors import FactmemError
+
+__all__ = ["PowerLaw", "fit_power_law"]
+
+
+@dataclass(frozen=True)
+class PowerLaw:
+    """A line through points on logarithmic axes.
+
+    Args:
+        exponent: its slope.
+        low, high: the ends of the slope's 95 % interval; infinite with two points.
+        factor: c.
+    """
+
+    exponent: float
+    low: float
+    high: float
+    factor: float
+
+    def meets(self, low: float, high: float) -> bool:
+        """Whether some exponent of the interval lies between these."""
+        return self.low <= high and low <= self.high
+
+
+def fit_power_law(x: Sequence[float], y: Sequence[float]) -> PowerLaw:
+    """Least squares of log y on log x.
+
+    Raises:
+        FactmemError: fewer than two different x, or numbers that have no logarithm.
+
+    Examples:
+        >>> law = fit_power_law([1, 2, 4], [3, 12, 48])
+        >>> round(law.exponent, 6), round(law.factor, 6)
+        (2.0, 3.0)
+    """
+    if len(x) != len(y) or len(set(x)) < 2 or min(*x, *y) <= 0:
+        raise FactmemError("a power law needs pairs of numbers above 0, with two different x")
+    from scipy.stats import linregress, t
+
+    fit: Any = linregress([math.log(each) for each in x], [math.log(each) for each in y])
+    free = len(x) - 2
+    half = float(t.ppf(0.975, free) * fit.stderr) if free else math.inf
+    slope = float(fit.slope)
+    return PowerLaw(slope, slope - half, slope + half, math.exp(float(fit.intercept)))

@@ -1,0 +1,52 @@
+"""Fitted exponents and their intervals."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from factmem.errors import FactmemError
+from factmem.power_law import fit_power_law
+
+
+@given(st.floats(-3, 3), st.floats(0.01, 100))
+def test_a_law_without_noise_is_found(exponent, factor):
+    x = [1.0, 2.0, 5.0, 11.0]
+    law = fit_power_law(x, [factor * each**exponent for each in x])
+    assert law.exponent == pytest.approx(exponent, abs=1e-9)
+    assert law.factor == pytest.approx(factor, rel=1e-9)
+    assert law.low == pytest.approx(law.high, abs=1e-6)
+
+
+def test_the_interval_covers_the_truth_19_times_of_20():
+    rng = np.random.default_rng(0)
+    x = np.geomspace(1, 64, 7)
+    noise = np.exp(0.2 * rng.normal(size=(2000, 7)))
+    laws = [fit_power_law(x.tolist(), (x**1.5 * each).tolist()) for each in noise]
+    covered = np.mean([law.low <= 1.5 <= law.high for law in laws])
+    assert covered == pytest.approx(0.95, abs=0.015)
+
+
+def test_two_points_leave_the_exponent_open():
+    law = fit_power_law([1, 2], [1, 4])
+    assert (law.exponent, law.low, law.high) == (pytest.approx(2), -math.inf, math.inf)
+
+
+def test_which_exponents_are_met():
+    x = [1.0, 2.0, 4.0]
+    law = fit_power_law(x, [1.0, 2.1, 4.0])
+    assert law.meets(1, 1)
+    assert law.meets(law.high, 9)
+    assert law.meets(-9, law.low)
+    assert not law.meets(law.high + 0.01, 9)
+    assert not law.meets(-9, law.low - 0.01)
+
+
+@pytest.mark.parametrize(
+    ("x", "y"), [([1], [1]), ([1, 1], [1, 2]), ([1, 2], [0, 1]), ([1, 2], [1])]
+)
+def test_what_has_no_law(x, y):
+    with pytest.raises(FactmemError, match=r"a power law needs"):
+        fit_power_law(x, y)
