@@ -7,7 +7,9 @@ from typing import Any
 
 from factmem.errors import FactmemError
 
-__all__ = ["PowerLaw", "fit_power_law"]
+__all__ = ["Number", "PowerLaw", "fit_power_law"]
+
+Number = int | float
 
 
 @dataclass(frozen=True)
@@ -25,12 +27,12 @@ class PowerLaw:
     high: float
     factor: float
 
-    def meets(self, low: float, high: float) -> bool:
+    def meets(self, low: Number, high: Number) -> bool:
         """Whether some exponent of the interval lies between these."""
         return self.low <= high and low <= self.high
 
 
-def fit_power_law(x: Sequence[float], y: Sequence[float]) -> PowerLaw:
+def fit_power_law(x: Sequence[Number], y: Sequence[Number]) -> PowerLaw:
     """Least squares of log y on log x.
 
     Raises:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from factmem.errors import FactmemError
+from factmem.power_law import Number
 
 __all__ = [
     "Chances",
@@ -26,8 +27,6 @@ __all__ = [
     "printed_least_loss",
     "scaling_law",
 ]
-
-Number = int | float
 
 _SUMMED = 10**5
 """Terms of a sum of powers that are added one by one; the others as an integral."""

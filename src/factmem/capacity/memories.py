@@ -30,6 +30,7 @@ class LinearQuestion(Question):
         method: `maximal` is the best there is, with a proof; `trained` is the paper's training.
         criterion: the accuracy that counts as stored. 1 means all of them, in float32 with
             weights of 16 bits; for `maximal` that no matrix does it is proved, or undecided.
+        ratio: how narrow a bracket should be, as upper/lower; the authors' if left out.
 
     Raises:
         FactmemError: numbers that make no question.
@@ -38,6 +39,7 @@ class LinearQuestion(Question):
     dim: int
     method: Literal["maximal", "trained"] = "maximal"
     criterion: float = 1.0
+    ratio: float = 1.01  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
         check_sizes(dim=self.dim)
@@ -52,11 +54,6 @@ class LinearQuestion(Question):
     def density(self) -> float:
         """From N ln N ≈ 0.9 d² or 0.77 d²."""
         return _solved(_LINEAR_LOAD[self.method] * self.parameters) / self.parameters
-
-    @property
-    def ratio(self) -> float:
-        """As the authors have it."""
-        return 1.01
 
     @property
     def paper_search(self) -> PaperSearch:
@@ -84,6 +81,7 @@ class MLPQuestion(Question):
             f*(x) = x.
         criterion: the accuracy that counts as stored. 1 means all of them, in float32 with
             weights of 16 bits.
+        ratio: how narrow a bracket should be, as upper/lower; the authors' if left out.
 
     Raises:
         FactmemError: numbers that make no question.
@@ -94,6 +92,7 @@ class MLPQuestion(Question):
     method: Literal["fitted", "trained"] = "fitted"
     outputs: int | None = None
     criterion: float = 1.0
+    ratio: float = 1.01  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
         check_sizes(dim=self.dim, width=self.width)
@@ -112,11 +111,6 @@ class MLPQuestion(Question):
         bits = _MLP_BITS * 2 * self.width * self.dim
         many = _solved(bits * math.log(2))
         return (many if self.outputs is None else bits / math.log2(self.outputs)) / self.parameters
-
-    @property
-    def ratio(self) -> float:
-        """As the authors have it."""
-        return 1.01
 
     @property
     def paper_search(self) -> PaperSearch:

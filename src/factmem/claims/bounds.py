@@ -11,6 +11,7 @@ from factmem import bounds, capacity
 from factmem.capacity.memories import LinearQuestion, MLPQuestion
 from factmem.claims.claim import Claim, Finding, between, close, fitted
 from factmem.claims.measurement import Together, direct
+from factmem.claims.memories import COARSE
 from factmem.claims.results import Results, column, least, most
 
 __all__ = [
@@ -126,14 +127,15 @@ def scaling_law(
 
 def bound_is_met(
     seeds: Sequence[int],
-    dims: Sequence[int] = (8, 12, 16),
+    dims: Sequence[int] = (8, 16),
     powers: Sequence[float] = (1.5, 2.0),
     at_length: Sequence[int] = (8, 12, 16, 24, 32),
 ) -> Claim:
     """The quantised memory of the likeliest associations."""
 
-    def measured(sizes: Sequence[int]) -> capacity.Searches:
-        return capacity.Searches([MLPQuestion(dim, dim, outputs=32) for dim in sizes], seeds)
+    def measured(sizes: Sequence[int], ratio: float) -> capacity.Searches:
+        questions = [MLPQuestion(dim, dim, outputs=32, ratio=ratio) for dim in sizes]
+        return capacity.Searches(questions, seeds)
 
     def judge(found: Sequence[Any]) -> Finding:
         models = [
@@ -164,10 +166,10 @@ def bound_is_met(
         "Section 6, after Theorem 7",
         "Fitted ReLU MLPs with m = d and weights of 16 bits, M = 32: the most associations that "
         "are recalled entirely, and the loss with those alone known, N = 10^15.",
-        measured(dims),
+        measured(dims, COARSE),
         judge,
         tuple(seeds),
-        at_length=measured(at_length),
+        at_length=measured(at_length, 1.01),
     )
 
 
@@ -231,7 +233,7 @@ def theorem_8(seeds: Sequence[int], sizes: Sequence[Sequence[int]] = _SMALL_TABL
 
 
 def cubic_capacity(
-    seeds: Sequence[int], dims: Sequence[int] = (8, 12, 16), matrices: Sequence[int] = (8, 16, 32)
+    seeds: Sequence[int], dims: Sequence[int] = (8, 16), matrices: Sequence[int] = (8, 16, 32)
 ) -> Claim:
     """A summary's misreading: m·d = d³ needs m = d², and then there are d³ parameters."""
 
@@ -263,9 +265,11 @@ def cubic_capacity(
         Together(
             {
                 "fitted MLP": capacity.Searches(
-                    [MLPQuestion(dim, dim, outputs=32) for dim in dims], seeds
+                    [MLPQuestion(dim, dim, outputs=32, ratio=COARSE) for dim in dims], seeds
                 ),
-                "best matrix": capacity.Searches([LinearQuestion(dim) for dim in matrices], seeds),
+                "best matrix": capacity.Searches(
+                    [LinearQuestion(dim, ratio=COARSE) for dim in matrices], seeds
+                ),
             }
         ),
         judge,

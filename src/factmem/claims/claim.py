@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any
 
 from factmem.claims.measurement import Measurement
-from factmem.power_law import PowerLaw, fit_power_law
+from factmem.power_law import Number, PowerLaw, fit_power_law
 
 __all__ = [
     "Check",
@@ -55,7 +55,7 @@ class Check:
 
 
 def between(
-    what: str, measured: float, least: float | None = None, most: float | None = None
+    what: str, measured: Number, least: Number | None = None, most: Number | None = None
 ) -> Check:
     """Whether a number lies between two others, or on one side of one. NaN never does."""
     above = least is None or measured >= least
@@ -67,14 +67,14 @@ def between(
     return Check(what, float(measured), wanted, bool(above and below))
 
 
-def close(what: str, measured: float, value: float, tolerance: float) -> Check:
+def close(what: str, measured: Number, value: Number, tolerance: float) -> Check:
     """Whether a number is another one, up to a relative tolerance; how far it is counts too."""
     deviation = abs(measured - value) / abs(value)
     wanted = f"{value:.4g} up to {100 * tolerance:.3g} %"
     return Check(what, float(measured), wanted, bool(deviation <= tolerance), float(deviation))
 
 
-def fitted(x: Sequence[float], y: Sequence[float | None]) -> PowerLaw:
+def fitted(x: Sequence[Number], y: Sequence[Number | None]) -> PowerLaw:
     """The power law through points; one without an exponent where a point is missing or not above
     zero, as it is when something stores nothing."""
     measured = [math.nan if each is None else each for each in y]
@@ -83,7 +83,7 @@ def fitted(x: Sequence[float], y: Sequence[float | None]) -> PowerLaw:
     return fit_power_law(x, measured)
 
 
-def exponent(what: str, law: PowerLaw, low: float, high: float) -> Check:
+def exponent(what: str, law: PowerLaw, low: Number, high: Number) -> Check:
     """Whether the 95 % interval of an exponent meets a range."""
     told = f"{what}, exponent with 95 % interval {law.low:.3f} to {law.high:.3f}"
     return Check(

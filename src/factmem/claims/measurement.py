@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from factmem.errors import FactmemError
 from factmem.runs.store import Store
@@ -16,6 +16,7 @@ class MeasurementError(FactmemError):
     """A run that a verdict needs has failed."""
 
 
+@runtime_checkable
 class Measurement(Protocol):
     """Tasks, of which some may depend on the results of others, and what they come to."""
 

@@ -19,6 +19,7 @@ from factmem.claims.results import Results, column, least, mean, most
 from factmem.errors import FactmemError
 
 __all__ = [
+    "COARSE",
     "exact_matching",
     "features_against_tangents",
     "few_outputs",
@@ -33,6 +34,8 @@ __all__ = [
     "theorem_2",
 ]
 
+COARSE = 1.08
+"""Brackets of quick searches, as upper/lower: an exponent over a factor of 16 is known to 0.03."""
 _DRAWS = 30
 _LOADS = (64, 40, 28, 20)
 """Numbers in a memory per association, around where the outer products begin to err."""
@@ -256,7 +259,9 @@ def exact_matching(
         Together(
             {
                 "exact": direct(measure_exact_matching, seeds, dims=list(exact_dims)),
-                "arg-max": capacity.Searches([LinearQuestion(dim) for dim in dims], seeds),
+                "arg-max": capacity.Searches(
+                    [LinearQuestion(dim, ratio=COARSE) for dim in dims], seeds
+                ),
             }
         ),
         judge,
@@ -302,7 +307,7 @@ def limit_of_linear_memories(
         "Beside section 3: the limit known from later work",
         "The largest N of any matrix, each proved: N ln N / d² lies above 1/2, falls with d, and "
         "its line in 1/ln N ends near 1/2.",
-        capacity.Searches([LinearQuestion(dim) for dim in dims], seeds),
+        capacity.Searches([LinearQuestion(dim, ratio=COARSE) for dim in dims], seeds),
         judge,
         tuple(seeds),
         at_length=capacity.Searches([LinearQuestion(dim) for dim in at_length], seeds),
@@ -682,16 +687,16 @@ def quantisation(seeds: Sequence[int], dims: Sequence[int] = (96, 160, 256)) -> 
 
 def few_outputs(
     seeds: Sequence[int],
-    dims: Sequence[int] = (8, 12, 16),
+    dims: Sequence[int] = (8, 16),
     at_length: Sequence[int] = (8, 12, 16, 24, 32),
 ) -> Claim:
     """Figure 6: M = 32 outputs against as many as there are keys."""
 
-    def measured(sizes: Sequence[int]) -> Together:
+    def measured(sizes: Sequence[int], ratio: float) -> Together:
         return Together(
             {
                 name: capacity.Searches(
-                    [MLPQuestion(dim, dim, outputs=outputs) for dim in sizes], seeds
+                    [MLPQuestion(dim, dim, outputs=outputs, ratio=ratio) for dim in sizes], seeds
                 )
                 for name, outputs in (("few", 32), ("many", None))
             }
@@ -717,8 +722,8 @@ def few_outputs(
         "Figure 6, beside the right of Figure 1",
         "The largest N that fitted ReLU MLPs with m = d recall entirely, weights of 16 bits: "
         "exponents for M = 32 and for M = N.",
-        measured(dims),
+        measured(dims, COARSE),
         judge,
         tuple(seeds),
-        at_length=measured(at_length),
+        at_length=measured(at_length, 1.01),
     )

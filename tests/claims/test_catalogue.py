@@ -1,0 +1,35 @@
+"""The list of claims as a whole."""
+
+import pytest
+from tests.claims import test_bounds, test_dynamics, test_memories, test_transformers
+
+from factmem.claims import all_claims, claim_named
+from factmem.errors import FactmemError
+
+
+def test_every_claim_is_told_in_full():
+    claims = all_claims(5)
+    assert len({claim.id for claim in claims}) == len(claims)
+    for claim in claims:
+        assert claim.id == claim.id.lower().replace(" ", "-")
+        assert claim.claim.endswith(".")
+        assert claim.method.endswith(".")
+        assert claim.place
+        assert set(claim.seeds) <= {5, 6, 7}
+        assert claim.seeds
+
+
+def test_only_the_misreading_should_fail():
+    assert [claim.id for claim in all_claims() if claim.refuted] == ["cubic-capacity"]
+
+
+def test_every_claim_has_a_test_that_breaks_it():
+    modules = (test_bounds, test_dynamics, test_memories, test_transformers)
+    broken = {name for module in modules for name in module.BROKEN}
+    assert broken == {claim.id for claim in all_claims()}
+
+
+def test_names():
+    assert claim_named("theorem-8").id == "theorem-8"
+    with pytest.raises(FactmemError, match=r"no claim 'theorem-9'; there are theorem-1a"):
+        claim_named("theorem-9")

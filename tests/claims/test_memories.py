@@ -1,0 +1,134 @@
+"""Claims on memories: they hold at small sizes, and fail when what they check is broken."""
+
+from dataclasses import replace
+
+import equinox as eqx
+import jax.numpy as jnp
+import pytest
+from tests.claims.here import checked, forget_compiled, told
+
+from factmem import memories
+from factmem.claims import memories as claims
+from factmem.claims.claim import Verdict
+from factmem.memories import LinearMemory, TangentMemory
+from factmem.runs import Store
+
+
+def transposed(memory):
+    return LinearMemory(memory.matrix.T)
+
+
+def without_scale(memory):
+    return eqx.tree_at(lambda m: m.left, memory, memory.left * memory.left.shape[1])
+
+
+def wrapped(name, change):
+    """A function of `memories` whose result is changed."""
+
+    def breaks(monkeypatch):
+        right = getattr(memories, name)
+        monkeypatch.setattr(memories, name, lambda *a, **k: change(right(*a, **k)))
+
+    return breaks
+
+
+def negated(built):
+    def negative(memory):
+        return eqx.tree_at(lambda m: m.matrix, memory, -memory.matrix)
+
+    return replace(built, memory=negative(built.memory))
+
+
+def nothing_found(built):
+    zero = jnp.zeros_like(built.memory.matrix)
+    return replace(built, memory=LinearMemory(zero), verdict=memories.Verdict.INFEASIBLE)
+
+
+def wrong_sign(fit):
+    return replace(fit, memory=eqx.tree_at(lambda m: m.out, fit.memory, -fit.memory.out))
+
+
+def random_signs(tangent):
+    signs = jnp.where(jnp.arange(tangent.out.shape[0]) % 2 == 0, 1.0, -1.0)
+    return eqx.tree_at(lambda m: m.displacement, tangent, signs[:, None] * tangent.displacement)
+
+
+def not_linear(monkeypatch):
+    right = TangentMemory.__call__
+
+    def squared(self, key):
+        value = right(self, key)
+        return value * jnp.abs(value)
+
+    monkeypatch.setattr(TangentMemory, "__call__", squared)
+
+
+def coarser(monkeypatch):
+    right = memories.rounded_to_multiples
+    monkeypatch.setattr(memories, "rounded_to_multiples", lambda m, step: right(m, step * 400))
+
+
+# For each claim: itself at a small size, and what breaks its implementation.
+BROKEN = {
+    "theorem-1a": (
+        lambda: claims.theorem_1a([0, 1], dims=(48, 96)),
+        wrapped("hebbian", transposed),
+    ),
+    "theorem-1b": (
+        lambda: claims.theorem_1b([0], ranks=(16,), dims=(64, 128)),
+        wrapped("low_rank", without_scale),
+    ),
+    "orthonormal": (
+        lambda: claims.orthonormal_embeddings([0], 16, 40),
+        wrapped("hebbian", transposed),
+    ),
+    "exact-matching": (
+        lambda: claims.exact_matching([0], dims=(6, 12), exact_dims=(8, 16)),
+        wrapped("least_squares", transposed),
+    ),
+    "shared-answers": (lambda: claims.shared_answers([0], 16), wrapped("maximal", negated)),
+    "one-gradient-step": (
+        lambda: claims.one_gradient_step([0], 16, 24, 4),
+        wrapped("correlation_loss", lambda loss: -loss),
+    ),
+    "linear-limit": (
+        lambda: claims.limit_of_linear_memories([0], dims=(6, 12), at_length=(500,)),
+        wrapped("maximal", nothing_found),
+    ),
+    "theorem-2": (
+        lambda: claims.theorem_2([0], widths=(128, 256)),
+        wrapped("hermite_memory", lambda m: eqx.tree_at(lambda x: x.out, m, 2 * m.out)),
+    ),
+    "tangents-learnt": (
+        lambda: claims.tangents_are_learnt([0], 16, 24, 4, 64, steps=300),
+        not_linear,
+    ),
+    "tangents-share-answers": (
+        lambda: claims.features_against_tangents([0, 1], 32, 250, 250),
+        wrapped("tangent_memory", random_signs),
+    ),
+    "few-outputs": (
+        lambda: claims.few_outputs([0], dims=(6, 12), at_length=(500,)),
+        wrapped("fitted_relu", wrong_sign),
+    ),
+    "quantisation": (lambda: claims.quantisation([0], dims=(96,)), coarser),
+}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    with Store(tmp_path_factory.mktemp("claims") / "runs.sqlite") as kept:
+        yield kept
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_it_holds_and_fails_when_broken(monkeypatch, store, tmp_path, name):
+    make, breaks = BROKEN[name]
+    intact = checked(make(), store)
+    assert intact.as_expected, told(intact)
+    breaks(monkeypatch)
+    forget_compiled()
+    with Store(tmp_path / "broken.sqlite") as empty:
+        broken = checked(make(), empty)
+    forget_compiled()
+    assert broken.finding.verdict is Verdict.FAILS, told(broken)
