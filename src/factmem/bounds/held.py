@@ -71,6 +71,7 @@ def measure_transformer_bits(
     heads: int | None,
     head_dim: int,
     width: int,
+    block: int | None,
     subjects: int,
     relations: int,
     answers: int,
@@ -86,6 +87,7 @@ def measure_transformer_bits(
     Args:
         method: `attention` (Theorem 3), `mlp` (Theorem 4), `compiled` or `trained`.
         dim, heads, head_dim, width: the shape; Theorems 3 and 4 find the heads themselves.
+        block: the tokens of a head in Theorems 3 and 4.
         subjects, relations, answers: S, R and D.
         noise, length: of prompts.
         training: the numbers of the protocol, if it is trained.
@@ -102,7 +104,7 @@ def measure_transformer_bits(
     asked = PromptDistribution.of(table, noise=noise, length=length)
     keys = jr.split(jr.key(seed), 3)
     shape = Shape(dim, heads or 1, head_dim, width)
-    model = _transformer(method, keys, asked, shape, training)
+    model = _transformer(method, keys, asked, shape, block, training)
     held = stored_by_transformer(
         model, asked, keys[2], criterion=criterion, worst_noise=worst_noise
     )
@@ -181,6 +183,7 @@ def _transformer(
     keys: "Key[Array, ' 3']",
     asked: "PromptDistribution",
     shape: "Shape",
+    block: int | None,
     training: Mapping[str, Any] | None,
 ) -> "Transformer":
     from factmem.training import best_run, runs_of, train_transformers
@@ -201,11 +204,12 @@ def _transformer(
         return best_run(runs).model
     convention = EXPERIMENTS if method == "compiled" else THEORY
     embeddings = Embeddings.draw(keys[0], shape.dim, asked.vocabulary, convention)
+    given = (keys[1], asked, embeddings)
     if method == "attention":
-        return attention_construction(keys[1], asked, embeddings, shape.head_dim).model
+        return attention_construction(*given, shape.head_dim, block=block).model
     if method == "mlp":
-        return mlp_construction(keys[1], asked, embeddings, shape.head_dim, shape.width).model
-    return compile_facts(keys[1], asked, embeddings, shape).model
+        return mlp_construction(*given, shape.head_dim, shape.width, block=block).model
+    return compile_facts(*given, shape).model
 
 
 def _mean_losses(
