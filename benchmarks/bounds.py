@@ -59,19 +59,19 @@ def memory(method, facts, dim, seed, **sizes):
 MEMORIES = [
     memory(method, facts, dim, seed, **sizes)
     for method, facts, dim, sizes in (
-        ("hebbian", 128, 96, {}),
+        ("hebbian", 128, 120, {}),
         ("hebbian", 512, 208, {}),
         ("hebbian", 512, 288, {}),
-        ("low-rank", 128, 168, {"rank": 84}),
-        ("low-rank", 512, 360, {"rank": 180}),
-        ("hermite", 128, 32, {"width": 512, "degree": 2}),
+        ("low-rank", 128, 224, {"rank": 112}),
+        ("low-rank", 512, 420, {"rank": 210}),
+        ("hermite", 128, 32, {"width": 1024, "degree": 2}),
         ("hermite", 512, 64, {"width": 1024, "degree": 2}),
         ("tangent", 128, 32, {"width": 1024, "degree": 2}),
         ("tangent", 512, 64, {"width": 1792, "degree": 2}),
         ("maximal", 128, 31, {}),
         ("maximal", 512, 66, {}),
         ("maximal", 512, 93, {}),
-        ("fitted-relu", 128, 32, {"width": 9}),
+        ("fitted-relu", 128, 32, {"width": 10}),
         ("fitted-relu", 512, 64, {"width": 21}),
         ("fitted-relu", 512, 64, {"width": 42}),
         ("fitted-bilinear", 128, 32, {"width": 5}),
@@ -266,12 +266,28 @@ def held_row(task, metrics):
 def write_held(found):
     rows = [held_row(task, found(task)) for task in (*MEMORIES, *TRANSFORMERS)]
     write_csv("held", rows)
-    held = [
-        Held(row["method"], float(row["weight_bits"]), row["argmax_bits"])
-        for row in rows
-        if row["weight_bits"] is not None
+    save_figure(bits_against_bits(held_sizes(rows)), PAGES / "held.png")
+
+
+def held_sizes(rows):
+    """For each method and number of facts the size that holds most for its bits."""
+    sizes = {}
+    for row in rows:
+        if row["share"] is not None:
+            what = row["method"], row["facts"], row["parameters"]
+            sizes.setdefault(what, []).append(row)
+    best = {}
+    for (method, facts, _), same in sizes.items():
+        share = np.median([row["share"] for row in same])
+        best[method, facts] = max(best.get((method, facts), (0, None)), (share, same))
+    return [
+        Held(
+            method,
+            tuple(float(row["weight_bits"]) for row in same),
+            tuple(row["argmax_bits"] for row in same),
+        )
+        for (method, _), (_, same) in best.items()
     ]
-    save_figure(bits_against_bits(held), PAGES / "held.png")
 
 
 def write_quantised(memories):
@@ -315,7 +331,7 @@ def write_losses(found):
 def trained_panel(power, rows):
     parameters = np.array([row["parameters"] for row in rows], float)
     loss = np.array([row["loss_bits"] for row in rows])
-    table = FactTable.random(**FACTS, seed=0)
+    table = FactTable.random(*FACTS.values(), seed=0)
     chances = Chances(question_chances(table, power))
     wide = np.geomspace(parameters.min(), parameters.max(), 60)
     return Trained(

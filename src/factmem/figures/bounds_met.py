@@ -61,17 +61,17 @@ class PowerLaw:
 
 @dataclass(frozen=True)
 class Held:
-    """One model.
+    """Models of one method and size, one for each seed.
 
     Args:
         method: its name; models of the same method share a marker.
-        used: bits of its weights.
+        used: bits of the weights of each.
         stored: bits that they hold.
     """
 
     method: str
-    used: float
-    stored: float
+    used: tuple[float, ...]
+    stored: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def bits_against_bits(held: Sequence[Held], title: str = "") -> Figure:
     """Bits that models hold against the bits of their weights, and the bound: all of them.
 
     Args:
-        held: the models.
+        held: the models; a marker is the median of seeds, a line their range.
         title: plain text.
     """
     with mpl.rc_context(fname=STYLE):
@@ -128,14 +128,18 @@ def bits_against_bits(held: Sequence[Held], title: str = "") -> Figure:
         axes = figure.subplots()
         methods = list(dict.fromkeys(model.method for model in held))
         for place, method in enumerate(methods):
-            these = [model for model in held if model.method == method]
+            these = [models for models in held if models.method == method]
+            colour = f"#{_COLOURS[place % len(_COLOURS)]}"
+            heights = [float(np.median(models.stored)) for models in these]
+            ends = [[end(models.used) for models in these] for end in (min, max)]
+            axes.hlines(heights, *ends, color=colour, linewidth=1)
             axes.plot(
-                [model.used for model in these],
-                [model.stored for model in these],
+                [float(np.median(models.used)) for models in these],
+                heights,
                 _MARKERS[place % len(_MARKERS)],
-                color=f"#{_COLOURS[place % len(_COLOURS)]}",
+                color=colour,
                 # Colours come twice: filled, and then hollow.
-                markerfacecolor="white" if place >= len(_COLOURS) else None,
+                markerfacecolor="white" if place >= len(_COLOURS) else colour,
                 markersize=5,
                 linestyle="none",
                 label=method,
@@ -149,9 +153,10 @@ def bits_against_bits(held: Sequence[Held], title: str = "") -> Figure:
 
 
 def _draw_shares(axes: "Axes", held: Sequence[Held]) -> None:
-    used, stored = ([getattr(model, name) for model in held] for name in ("used", "stored"))
+    used = [bits for models in held for bits in models.used]
+    stored = [bits for models in held for bits in models.stored]
     bottom, top = min(stored) / 2, 3 * max(stored)
-    left, right = bottom, 2 * max(used)
+    left, right = min(bottom, min(used) / 2), 2 * max(used)
     for share, text in _SHARES.items():
         ends = np.array([left, right])
         style = "-" if share == 1 else "--"
@@ -265,6 +270,10 @@ def _draw_trained(axes: "Axes", panel: Trained) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_ylim(bottom=min(0.03, panel.loss.min() / 2))
+    _plain_ticks(axes)
+    axes.xaxis.set_major_locator(FixedLocator(sizes.tolist()))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlabel("parameters")
     slope = f"slope {_signed(panel.law.slope)} ± {panel.law.half_width:.2f}"
     axes.set_title(f"Zipf {panel.power:g}: {slope}", fontsize=8.5)
