@@ -161,7 +161,7 @@ LOSSES = [zipf(power, dim, seed) for dim in DIMS for power in POWERS for seed in
 # ---- the quantised memory ------------------------------------------------------------------------
 
 OUTPUTS, DIM = 32, 16
-WIDTHS = (4, 8, 16, 32, 64)
+WIDTHS = (16, 24, 32, 48, 64)
 LAW_POWERS = (1.2, 1.5, 2.0)
 QUESTIONS = 10**9
 SCALE_BITS = 64

@@ -12,7 +12,8 @@ from factmem.capacity.transformers import protocol_of
 from factmem.runs.task import Measure
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, Key
+    import numpy as np
+    from jaxtyping import Array, Float, Key
 
     from factmem.bounds.stored import StoredBits
     from factmem.facts import PromptDistribution
@@ -23,6 +24,7 @@ __all__ = [
     "TRANSFORMER_BITS",
     "ZIPF_LOSS",
     "TransformerMethod",
+    "expected_loss",
     "measure_memory_bits",
     "measure_transformer_bits",
     "measure_zipf_loss",
@@ -155,7 +157,7 @@ def measure_zipf_loss(
     runs = [Run(start, asked, rate) for rate in protocol.learning_rates]
     chances = question_chances(table, subject_power)
     found = [
-        float(chances @ _mean_losses(run.model, asked, keys[2], prompts))
+        expected_loss(run.model, asked, chances, keys[2], prompts)
         for run in train_transformers(runs, protocol, keys[1])
     ]
     best = min(range(len(found)), key=lambda place: found[place])
@@ -167,6 +169,36 @@ def measure_zipf_loss(
         "learning_rate": protocol.learning_rates[best],
         "losses_nats": found,
     }
+
+
+def expected_loss(
+    model: "Transformer",
+    asked: "PromptDistribution",
+    chances: "Float[np.ndarray, ' facts']",
+    key: "Key[Array, '']",
+    prompts: int,
+) -> float:
+    """The cross-entropy of a question, in nats, over all facts.
+
+    Args:
+        model: what is asked.
+        asked: the facts, and the noise around them.
+        chances: of every fact, in the order of `FactTable.fact_ids`.
+        key: randomness of the noise.
+        prompts: how many of every fact it is averaged over.
+    """
+    import equinox as eqx
+    import jax.numpy as jnp
+    import numpy as np
+
+    from factmem.decoding import cross_entropy_of_one, loss_of_each
+
+    every = jnp.tile(jnp.arange(asked.facts, dtype=jnp.int32), prompts)
+    sampled = asked.ask(key, every, form="counts")
+    outputs = eqx.filter_jit(type(model).__call__)(model, sampled.content)
+    target = model.targets(sampled.answers)
+    losses = loss_of_each(cross_entropy_of_one, outputs, model.embeddings.outputs, target)
+    return float(np.asarray(losses, np.float64).reshape(prompts, -1).mean(axis=0) @ chances)
 
 
 MEMORY_BITS = Measure("bits of a memory", 1, measure_memory_bits)
@@ -210,21 +242,3 @@ def _transformer(
     if method == "mlp":
         return mlp_construction(*given, shape.head_dim, shape.width, block=block).model
     return compile_facts(*given, shape).model
-
-
-def _mean_losses(
-    model: "Transformer", asked: "PromptDistribution", key: "Key[Array, '']", prompts: int
-) -> Any:
-    """Every fact's cross-entropy, in nats, averaged over so many prompts."""
-    import equinox as eqx
-    import jax.numpy as jnp
-    import numpy as np
-
-    from factmem.decoding import cross_entropy_of_one, loss_of_each
-
-    every = jnp.tile(jnp.arange(asked.facts, dtype=jnp.int32), prompts)
-    sampled = asked.ask(key, every, form="counts")
-    outputs = eqx.filter_jit(type(model).__call__)(model, sampled.content)
-    target = model.targets(sampled.answers)
-    losses = loss_of_each(cross_entropy_of_one, outputs, model.embeddings.outputs, target)
-    return np.asarray(losses, np.float64).reshape(prompts, -1).mean(axis=0)
