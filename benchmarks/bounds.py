@@ -112,12 +112,12 @@ def transformer(method, facts_of_side, answers, shape, seed, block=None, protoco
 TRANSFORMERS = [
     *(
         transformer("attention", side, 4, (dim, None, dim, 0), seed, max(1, dim // 160))
-        for side, dim in ((4, 80), (7, 200), (11, 400))
+        for side, dim in ((4, 112), (7, 240), (11, 400))
         for seed in SEEDS
     ),
     *(
         transformer("mlp", side, 4, (dim, None, dim // 4, width), seed, max(1, dim // 160))
-        for side, dim, width in ((4, 192, 256), (7, 336, 512), (11, 528, 768))
+        for side, dim, width in ((4, 240, 400), (7, 336, 512), (11, 528, 768))
         for seed in SEEDS
     ),
     *(

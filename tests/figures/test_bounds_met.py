@@ -15,7 +15,7 @@ from factmem.figures.bounds_met import (
 
 HELD = [
     Held("hebbian", (1e5, 2e5, 1.2e5), (900.0, 900.0, 890.0)),
-    Held("hebbian", (4e5,), (4600.0,)),
+    Held("hebbian", (8e5,), (4600.0,)),
     Held("maximal", (3e4,), (4600.0,)),
 ]
 X = np.array([1e3, 1e4, 1e5])
@@ -44,10 +44,10 @@ def test_the_interval_is_that_of_least_squares():
 def test_every_method_has_a_marker_of_its_own():
     (axes,) = bits_against_bits(HELD, "$t$").axes
     lines = lines_of(axes)
-    assert list(lines["hebbian"].get_xdata()) == [1.2e5, 4e5]
+    assert list(lines["hebbian"].get_xdata()) == [1.2e5, 8e5]
     assert list(lines["hebbian"].get_ydata()) == [900, 4600]
     ranges = [list(ends[:, 0]) for ends in axes.collections[0].get_segments()]
-    assert ranges == [[1e5, 2e5], [4e5, 4e5]]
+    assert ranges == [[1e5, 2e5], [8e5, 8e5]]
     assert lines["hebbian"].get_marker() != lines["maximal"].get_marker()
 
 

@@ -29,7 +29,7 @@ __all__ = [
 
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "*", "h", "d")
 _COLOURS = ("1b6ca8", "d1495b", "2e933c", "7a5195", "8a6d3b", "444444")
-_SHARES = {1.0: "the bound", 0.1: "10 %", 0.01: "1 %"}
+_SHARES = {1.0: "the bound", 0.1: "10 %", 0.01: "1 %", 1e-3: "0.1 %", 1e-4: "0.01 %"}
 _DASHES = {1: "-", 2: "--", 4: ":"}
 
 
@@ -157,11 +157,13 @@ def _draw_shares(axes: "Axes", held: Sequence[Held]) -> None:
     stored = [bits for models in held for bits in models.stored]
     bottom, top = min(stored) / 2, 3 * max(stored)
     left, right = min(bottom, min(used) / 2), 2 * max(used)
+    height = top / 1.6
     for share, text in _SHARES.items():
+        if height / share > right:
+            break
         ends = np.array([left, right])
         style = "-" if share == 1 else "--"
         axes.plot(ends, share * ends, color="0.45", linewidth=0.9, linestyle=style)
-        height = top / 1.6
         axes.annotate(
             text,
             (height / share, height),
