@@ -15,7 +15,7 @@ import argparse
 import csv
 import io
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -62,16 +62,16 @@ MEMORIES = [
         ("hebbian", 128, 120, {}),
         ("hebbian", 512, 208, {}),
         ("hebbian", 512, 288, {}),
-        ("low-rank", 128, 224, {"rank": 112}),
+        ("low-rank", 128, 360, {"rank": 180}),
         ("low-rank", 512, 420, {"rank": 210}),
-        ("hermite", 128, 32, {"width": 1024, "degree": 2}),
+        ("hermite", 128, 64, {"width": 512, "degree": 2}),
         ("hermite", 512, 64, {"width": 1024, "degree": 2}),
         ("tangent", 128, 32, {"width": 1024, "degree": 2}),
         ("tangent", 512, 64, {"width": 1792, "degree": 2}),
         ("maximal", 128, 31, {}),
         ("maximal", 512, 66, {}),
         ("maximal", 512, 93, {}),
-        ("fitted-relu", 128, 32, {"width": 10}),
+        ("fitted-relu", 128, 32, {"width": 14}),
         ("fitted-relu", 512, 64, {"width": 21}),
         ("fitted-relu", 512, 64, {"width": 42}),
         ("fitted-bilinear", 128, 32, {"width": 5}),
@@ -127,7 +127,8 @@ TRANSFORMERS = [
     ),
     *(
         transformer("trained", side, 8, (16, 8, 2, 16), seed, protocol=protocol)
-        for side, protocol in ((12, PAPER), (15, BEST))
+        # PAPER beyond its 99 % at a check, so that 99 % of all prompts are safe.
+        for side, protocol in ((11, replace(PAPER, criterion=0.998)), (15, BEST))
         for seed in SEEDS
     ),
 ]
