@@ -203,7 +203,7 @@ def law_of(power, memories):
     law, few = Zipf(QUESTIONS, power), Zipf(TABLE_FACTS, power)
     bits = np.array([row["bits"] for row in memories], float)
     loss = math.log2(OUTPUTS) * np.array([law.tail(row["stored"]) for row in memories])
-    asked = np.geomspace(bits.min() / 16, bits.max(), 60)
+    asked = np.geomspace(64, bits.max(), 60)
     target = np.random.default_rng(0).integers(0, OUTPUTS, TABLE_FACTS).tolist()
     sizes = [2**k for k in range(6, 14)]
     return LossLaw(

@@ -156,8 +156,8 @@ def _draw_shares(axes: "Axes", held: Sequence[Held]) -> None:
     used = [bits for models in held for bits in models.used]
     stored = [bits for models in held for bits in models.stored]
     bottom, top = min(stored) / 2, 3 * max(stored)
-    left, right = min(bottom, min(used) / 2), 2 * max(used)
-    height = top / 1.6
+    height = top / 1.6  # of labels, the first of which must be in sight
+    left, right = min(height, *used) / 4, 2 * max(used)
     for share, text in _SHARES.items():
         if height / share > right:
             break
