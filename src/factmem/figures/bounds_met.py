@@ -131,8 +131,8 @@ def bits_against_bits(held: Sequence[Held], title: str = "") -> Figure:
             these = [models for models in held if models.method == method]
             colour = f"#{_COLOURS[place % len(_COLOURS)]}"
             heights = [float(np.median(models.stored)) for models in these]
-            ends = [[end(models.used) for models in these] for end in (min, max)]
-            axes.hlines(heights, *ends, color=colour, linewidth=1)
+            least, most = ([end(models.used) for models in these] for end in (min, max))
+            axes.hlines(heights, least, most, color=colour, linewidth=1)
             axes.plot(
                 [float(np.median(models.used)) for models in these],
                 heights,
