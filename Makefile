@@ -7,7 +7,7 @@ STAMP := $(VENV)/.factmem-installed
 DOCS_STAMP := $(VENV)/.factmem-docs-installed
 PIP := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help reproduce test nightly lint format bench bench-memories bench-scaling bench-compiler bench-protocols bench-capacity bench-dynamics docs clean
+.PHONY: help reproduce test nightly lint format bench bench-memories bench-scaling bench-compiler bench-protocols bench-capacity bench-dynamics bench-bounds docs clean
 
 help:
 	@echo 'make reproduce  run everything that exists of the paper, and print what it found'
@@ -20,6 +20,7 @@ help:
 	@echo 'make bench-protocols  facts that training stores by each protocol, into benchmarks/protocols.md; resumes'
 	@echo 'make bench-capacity  facts that shapes store, and when training is hopeless, into benchmarks/; resumes'
 	@echo 'make bench-dynamics  maps of the stages of training, into docs/dynamics/; resumes'
+	@echo 'make bench-bounds  bits that models hold, and losses, beside the bounds, into docs/bounds/; resumes'
 	@echo 'make docs       the documentation, into site/'
 	@echo 'make format     let ruff rewrite the code in the house style'
 	@echo 'VENV=folder     where the virtual environment goes (default .venv)'
@@ -80,6 +81,9 @@ bench-capacity: $(STAMP)
 
 bench-dynamics: $(STAMP)
 	$(BIN)/python benchmarks/dynamics.py
+
+bench-bounds: $(STAMP)
+	$(BIN)/python benchmarks/bounds.py
 
 docs: $(DOCS_STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -6,8 +6,8 @@ import pytest
 
 from factmem.bounds import stored_by_memory, stored_by_transformer
 from factmem.facts import FactTable, PromptDistribution
-from factmem.memories import Associations, LinearMemory, bits_needed, hebbian
-from factmem.transformer import THEORY, Embeddings, attention_construction
+from factmem.memories import Associations, LinearMemory, bits_needed, hebbian, rounded
+from factmem.transformer import THEORY, Embeddings, attention_construction, recall
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +56,16 @@ def test_a_memory_that_recalls_all_holds_all_its_bits():
     assert held.share == pytest.approx(64 / (4096 * held.bits_per_weight))
 
 
+def test_a_lower_criterion_asks_for_fewer_bits(pairs):
+    memory = hebbian(pairs)
+    accuracy = memory.score(pairs).accuracy
+    held = stored_by_memory(memory, pairs, criterion=0.75 * accuracy)
+    few = held.bits_per_weight
+    assert rounded(memory, few).score(pairs).accuracy >= 0.75 * accuracy
+    assert few == 1 or rounded(memory, few - 1).score(pairs).accuracy < 0.75 * accuracy
+    assert held.share == pytest.approx(held.argmax_bits / (256 * few))
+
+
 def test_a_memory_that_is_worse_than_guessing_holds_nothing(pairs):
     held = stored_by_memory(LinearMemory(-hebbian(pairs).matrix), pairs)
     assert held.log_loss_bits == pytest.approx(0, abs=1e-2)
@@ -86,3 +96,15 @@ def test_a_transformer_with_the_wrong_facts(built):
     assert held.accuracy < 1
     assert held.bits_per_weight is None
     assert held.argmax_bits == pytest.approx(held.accuracy * other.table.association_bits)
+
+
+def test_training_counts_sampled_prompts(built):
+    _, model = built
+    other = PromptDistribution.of(FactTable.random(8, 2, 4, seed=2))
+    strict = stored_by_transformer(model, other, jr.key(2), prompts=2)
+    sampled = stored_by_transformer(
+        model, other, jr.key(2), prompts=2, criterion=strict.accuracy / 2, worst_noise=False
+    )
+    assert sampled.accuracy == recall(model, other, jr.key(2), 2).sampled_accuracy
+    assert sampled.accuracy >= strict.accuracy
+    assert sampled.bits_per_weight is not None

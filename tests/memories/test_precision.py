@@ -13,6 +13,7 @@ from factmem.memories import (
     Associations,
     LinearMemory,
     bits_needed,
+    fewest_bits,
     hebbian,
     low_rank,
     maximal,
@@ -161,3 +162,16 @@ def test_impossible_noise_is_refused(sigma):
 def test_an_impossible_step_is_refused():
     with pytest.raises(FactmemError, match="positive"):
         rounded_to_multiples(hebbian(PAIRS), 0.0)
+
+
+def test_fewest_bits_hold_at_every_larger_number():
+    shares = {1: 1.0, 2: 0.9, 3: 0.5, 4: 0.95}
+    at = lambda bits: shares.get(bits, 1.0)  # noqa: E731
+    assert [fewest_bits(at, share) for share in (1.0, 0.95, 0.92, 0.5)] == [5, 4, 4, 1]
+    assert fewest_bits(lambda bits: 0.98, 0.99) is None
+
+
+@pytest.mark.parametrize("criterion", [0.0, -0.1, 1.1, float("nan")])
+def test_a_criterion_is_a_share(criterion):
+    with pytest.raises(FactmemError, match="share"):
+        bits_needed(hebbian(PAIRS), PAIRS, criterion)

@@ -20,7 +20,7 @@ from factmem.decoding import cross_entropy_of_one, loss_of_each, recalled
 from factmem.facts.prompts import PromptDistribution
 from factmem.memories.associations import Associations
 from factmem.memories.memory import Memory
-from factmem.memories.precision import MOST_BITS, bits_needed, rounded
+from factmem.memories.precision import bits_needed, fewest_bits, rounded
 from factmem.transformer.model import Transformer
 from factmem.transformer.recall import recall
 
@@ -42,8 +42,8 @@ class StoredBits:
         argmax_bits: of all answers that win.
         log_loss_bits: that its probabilities save over guessing, at the scale given.
         scale: what its scores are multiplied by.
-        bits_per_weight: the fewest at which it recalls everything, and at all larger numbers; None
-            if it does not.
+        bits_per_weight: the fewest at which it recalls what was asked for, everything or a smaller
+            share, and at all larger numbers; None if it does not.
     """
 
     facts: int
@@ -85,7 +85,10 @@ class _Scored(NamedTuple):
 
 
 def stored_by_memory(
-    memory: Memory, associations: Associations, scale: float | None = None
+    memory: Memory,
+    associations: Associations,
+    scale: float | None = None,
+    criterion: float = 1.0,
 ) -> StoredBits:
     """The bits that a memory holds, log2 M for each association.
 
@@ -93,6 +96,7 @@ def stored_by_memory(
         memory: what is asked.
         associations: what it was to store.
         scale: of its scores; the best if left out.
+        criterion: the share that must be recalled with weights of few bits.
 
     Examples:
         >>> import jax.random as jr
@@ -114,7 +118,7 @@ def stored_by_memory(
         argmax_bits=float(bits @ right),
         log_loss_bits=float(bits.sum() - loss),
         scale=used,
-        bits_per_weight=bits_needed(memory, associations),
+        bits_per_weight=bits_needed(memory, associations, criterion),
     )
 
 
@@ -124,6 +128,8 @@ def stored_by_transformer(
     key: Key[Array, ""],
     scale: float | None = None,
     prompts: int = 8,
+    criterion: float = 1.0,
+    worst_noise: bool = True,
 ) -> StoredBits:
     """The bits that a transformer holds, log2 |A_r| for each fact of relation r.
 
@@ -137,6 +143,9 @@ def stored_by_transformer(
         scale: of its scores; the best if left out.
         prompts: how many ask for each fact; it is recalled if its answer wins in all of them, and
             in the worst prompts too.
+        criterion: the share that must be recalled with weights of few bits.
+        worst_noise: if not, accuracy is the share of the sampled prompts, as training counts it,
+            and the worst prompts are left out.
     """
     table = asked.table
     sizes = table.answers_of_relations[table.fact_ids[1]]
@@ -146,29 +155,26 @@ def stored_by_transformer(
     target = model.targets(sampled.answers)
     outputs = eqx.filter_jit(type(model).__call__)(model, sampled.content)
     used, loss = _at_scale(_Scored(outputs, model.embeddings.outputs, target, bits), scale)
-    score = recall(model, asked, key, prompts)
+
+    def accuracy(model: Transformer) -> float:
+        found = recall(model, asked, key, prompts)
+        return found.accuracy if worst_noise else found.sampled_accuracy
+
+    right = accuracy(model)
     return StoredBits(
         facts=asked.facts,
         parameters=model.shape.parameters,
-        accuracy=score.accuracy,
-        argmax_bits=score.accuracy * float(np.log2(sizes).sum()),
+        accuracy=right,
+        argmax_bits=right * float(np.log2(sizes).sum()),
         log_loss_bits=float(bits.sum() - loss) / prompts,
         scale=used,
-        bits_per_weight=_bits_needed(model, asked, key, prompts),
+        bits_per_weight=fewest_bits(lambda bits: accuracy(_coarse(model, bits)), criterion),
     )
 
 
-def _bits_needed(
-    model: Transformer, asked: PromptDistribution, key: Key[Array, ""], prompts: int
-) -> int | None:
-    """The fewest bits of a weight at which, and above which, every fact is recalled."""
-    fewest = None
-    for bits in range(MOST_BITS, 0, -1):
-        coarse = eqx.tree_at(lambda whole: whole.weights, model, rounded(model.weights, bits))
-        if recall(coarse, asked, key, prompts).accuracy < 1:
-            break
-        fewest = bits
-    return fewest
+def _coarse(model: Transformer, bits: int) -> Transformer:
+    """The same with weights of few bits; embeddings are given, and stay."""
+    return eqx.tree_at(lambda whole: whole.weights, model, rounded(model.weights, bits))
 
 
 def _at_scale(scored: _Scored, scale: float | None) -> tuple[float, float]:

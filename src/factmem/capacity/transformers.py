@@ -3,14 +3,23 @@
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from factmem.capacity.question import Question, check_criterion, check_sizes
 from factmem.capacity.search import PaperSearch
 from factmem.errors import FactmemError
 from factmem.runs.task import Measure, Task
 
-__all__ = ["ProtocolName", "Scaling", "TransformerQuestion", "measure_transformer"]
+if TYPE_CHECKING:
+    from factmem.training import Protocol
+
+__all__ = [
+    "ProtocolName",
+    "Scaling",
+    "TransformerQuestion",
+    "measure_transformer",
+    "protocol_of",
+]
 
 ProtocolName = Literal["paper", "best", "quick", "compiled"]
 Scaling = Literal["s=r", "s=r2", "d=s=r"]
@@ -203,10 +212,10 @@ MEASURE = Measure("transformer", 1, measure_transformer)
 
 
 def _trained(keys: Any, asked: Any, shape: Any, training: Mapping[str, Any]) -> Any:
-    from factmem.training import Protocol, best_run, runs_of, step_flops, train_transformers
+    from factmem.training import best_run, runs_of, step_flops, train_transformers
     from factmem.transformer import Transformer
 
-    protocol = Protocol(**{name: _frozen(value) for name, value in training.items()})
+    protocol = protocol_of(training)
     start = Transformer.draw(keys[0], shape, asked.vocabulary)
     runs = train_transformers(runs_of(start, asked, protocol), protocol, keys[1])
     best, steps = best_run(runs), sum(run.steps for run in runs)
@@ -237,6 +246,13 @@ def _compiled(keys: Any, asked: Any, shape: Any, criterion: float) -> Any:
         "iterations": built.iterations,
         "outcome": built.outcome.value,
     }
+
+
+def protocol_of(training: Mapping[str, Any]) -> "Protocol":
+    """A protocol from its numbers as JSON data."""
+    from factmem.training import Protocol
+
+    return Protocol(**{name: _frozen(value) for name, value in training.items()})
 
 
 def _frozen(value: Any) -> Any:

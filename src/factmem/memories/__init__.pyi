@@ -24,6 +24,7 @@ from .memory import Score as Score
 from .mlp import BilinearMemory as BilinearMemory
 from .mlp import MLPMemory as MLPMemory
 from .precision import bits_needed as bits_needed
+from .precision import fewest_bits as fewest_bits
 from .precision import noise_tolerated as noise_tolerated
 from .precision import noisy as noisy
 from .precision import rounded as rounded

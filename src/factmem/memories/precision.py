@@ -17,6 +17,7 @@ from factmem.memories.memory import Memory
 __all__ = [
     "MOST_BITS",
     "bits_needed",
+    "fewest_bits",
     "noise_tolerated",
     "noisy",
     "rounded",
@@ -80,16 +81,41 @@ def noisy(memory: M, key: Key[Array, ""], sigma: float) -> M:
     return _noisy(memory, key, jnp.asarray(sigma, jnp.float32))
 
 
-def bits_needed(memory: Memory, associations: Associations) -> int | None:
-    """The smallest b such that everything is recalled at b bits and at every larger number.
+def bits_needed(memory: Memory, associations: Associations, criterion: float = 1.0) -> int | None:
+    """The smallest b such that at b bits, and at every larger number, enough is recalled.
+
+    Args:
+        memory: what is asked.
+        associations: what it was to store.
+        criterion: the share of them that is enough.
 
     Returns:
         b, or None where even 24 bits are too few.
+
+    Raises:
+        FactmemError: a criterion that is no share.
     """
+    return fewest_bits(lambda bits: _recalled(rounded(memory, bits), associations), criterion)
+
+
+def fewest_bits(recalled_at: Callable[[int], float], criterion: float) -> int | None:
+    """The smallest b such that at b bits, and at every larger number, enough is recalled.
+
+    Args:
+        recalled_at: the share that is recalled with weights of so many bits.
+        criterion: the share that is enough.
+
+    Raises:
+        FactmemError: a criterion that is no share.
+    """
+    if not 0 < criterion <= 1:
+        raise FactmemError(f"a criterion is a share above 0, up to 1, not {criterion}")
+    fewest = None
     for bits in range(MOST_BITS, 0, -1):
-        if not _recalls_all(rounded(memory, bits), associations):
-            return None if bits == MOST_BITS else bits + 1
-    return 1
+        if recalled_at(bits) < criterion:
+            break
+        fewest = bits
+    return fewest
 
 
 def noise_tolerated(
@@ -106,7 +132,7 @@ def noise_tolerated(
     keys = jr.split(key, _DRAWS)
 
     def survives(sigma: float) -> bool:
-        return all(_recalls_all(noisy(memory, one, sigma), associations) for one in keys)
+        return all(_recalled(noisy(memory, one, sigma), associations) == 1 for one in keys)
 
     if not survives(_LEAST_NOISE):
         return None
@@ -117,8 +143,9 @@ def noise_tolerated(
     return float(np.exp(low))
 
 
-def _recalls_all(memory: Memory, associations: Associations) -> bool:
-    return bool(jnp.all(memory.smallest_margins(associations).margin > 0))
+def _recalled(memory: Memory, associations: Associations) -> float:
+    """The share of them; exactly 1 if it is all."""
+    return float(np.mean(np.asarray(memory.smallest_margins(associations).margin) > 0))
 
 
 def _changed(memory: M, change: Callable[[np.ndarray], np.ndarray]) -> M:
