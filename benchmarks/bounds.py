@@ -29,12 +29,12 @@ from factmem.figures import save_figure
 from factmem.figures.bounds_met import (
     Held,
     LossLaw,
-    PowerLaw,
     Trained,
     bits_against_bits,
     loss_against_bits,
     loss_against_parameters,
 )
+from factmem.power_law import fit_power_law
 from factmem.runs import LocalWorkers, Store, Task, Wanted, sweep
 from factmem.tensor_file import write_whole
 from factmem.training import BEST, PAPER, Protocol
@@ -208,7 +208,7 @@ def law_of(power, memories):
     sizes = [2**k for k in range(6, 14)]
     return LossLaw(
         power=power,
-        memory=PowerLaw.fitted(bits, loss),
+        memory=fit_power_law(bits.tolist(), loss.tolist()),
         bits=bits,
         loss=loss,
         table_bits=np.array(sizes, float),
@@ -305,7 +305,7 @@ def write_quantised(memories):
     ]
     write_csv("quantised-loss", rows)
     for law in laws:
-        print(f"Zipf {law.power}: slope {law.memory.slope:.3f} ± {law.memory.half_width:.3f}")
+        print(f"Zipf {law.power}: slope {law.memory.exponent:.3f} ± {law.memory.half_width:.3f}")
     save_figure(loss_against_bits(laws), PAGES / "quantised.png")
 
 
@@ -325,7 +325,7 @@ def write_losses(found):
         panels.append(trained_panel(power, [row for row in rows if row["power"] == power]))
     write_csv("zipf-loss", rows)
     for panel in panels:
-        print(f"Zipf {panel.power}: slope {panel.law.slope:.3f} ± {panel.law.half_width:.3f}")
+        print(f"Zipf {panel.power}: slope {panel.law.exponent:.3f} ± {panel.law.half_width:.3f}")
     save_figure(loss_against_parameters(panels), PAGES / "zipf-loss.png")
 
 
@@ -339,7 +339,7 @@ def trained_panel(power, rows):
         power=power,
         parameters=parameters,
         loss=loss,
-        law=PowerLaw.fitted(parameters, loss),
+        law=fit_power_law(parameters.tolist(), loss.tolist()),
         bound_parameters=wide,
         bounds={
             each: np.array([least_loss(float(each * p), FACTS["answers"], chances) for p in wide])

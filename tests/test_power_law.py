@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import t
 
 from factmem.errors import FactmemError
 from factmem.power_law import fit_power_law
@@ -27,6 +28,15 @@ def test_the_interval_covers_the_truth_19_times_of_20():
     laws = [fit_power_law(x.tolist(), (x**1.5 * each).tolist()) for each in noise]
     covered = np.mean([law.low <= 1.5 <= law.high for law in laws])
     assert covered == pytest.approx(0.95, abs=0.015)
+
+
+def test_the_interval_is_that_of_least_squares():
+    x, y = np.array([1.0, 2, 4, 8, 16]), np.array([5.0, 3.5, 2.9, 1.8, 1.5])
+    (slope, level), spread = np.polyfit(np.log(x), np.log(y), 1, cov=True)
+    law = fit_power_law(x.tolist(), y.tolist())
+    assert law.exponent == pytest.approx(slope)
+    assert law.half_width == pytest.approx(t.ppf(0.975, 3) * math.sqrt(spread[0, 0]))
+    assert law.at(x) == pytest.approx(np.exp(level) * x**slope)
 
 
 def test_two_points_leave_the_exponent_open():

@@ -5,6 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from jaxtyping import Float
+
 from factmem.errors import FactmemError
 
 __all__ = ["Number", "PowerLaw", "fit_power_law"]
@@ -26,6 +29,15 @@ class PowerLaw:
     low: float
     high: float
     factor: float
+
+    @property
+    def half_width(self) -> float:
+        """Of the interval."""
+        return (self.high - self.low) / 2
+
+    def at(self, x: Float[np.ndarray, " points"]) -> Float[np.ndarray, " points"]:
+        """Its values."""
+        return self.factor * x**self.exponent
 
     def meets(self, low: Number, high: Number) -> bool:
         """Whether some exponent of the interval lies between these."""
@@ -49,6 +61,8 @@ def fit_power_law(x: Sequence[Number], y: Sequence[Number]) -> PowerLaw:
 
     fit: Any = linregress([math.log(each) for each in x], [math.log(each) for each in y])
     free = len(x) - 2
-    half = float(t.ppf(0.975, free) * fit.stderr) if free else math.inf
+    # scipy leaves the error of a line without any slope or scatter undefined
+    error = 0.0 if math.isnan(fit.stderr) else float(fit.stderr)
+    half = float(t.ppf(0.975, free)) * error if free else math.inf
     slope = float(fit.slope)
     return PowerLaw(slope, slope - half, slope + half, math.exp(float(fit.intercept)))

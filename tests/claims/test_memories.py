@@ -83,7 +83,7 @@ BROKEN = {
         wrapped("hebbian", transposed),
     ),
     "exact-matching": (
-        lambda: claims.exact_matching([0], dims=(6, 12), exact_dims=(8, 16)),
+        lambda: claims.exact_matching([0], dims=(6, 12, 24), exact_dims=(8, 16)),
         wrapped("least_squares", transposed),
     ),
     "shared-answers": (lambda: claims.shared_answers([0], 16), wrapped("maximal", negated)),
@@ -92,7 +92,7 @@ BROKEN = {
         wrapped("correlation_loss", lambda loss: -loss),
     ),
     "linear-limit": (
-        lambda: claims.limit_of_linear_memories([0], dims=(6, 12), at_length=(500,)),
+        lambda: claims.limit_of_linear_memories([0], dims=(6, 12, 24), at_length=(500,)),
         wrapped("maximal", nothing_found),
     ),
     "theorem-2": (
@@ -108,7 +108,7 @@ BROKEN = {
         wrapped("tangent_memory", random_signs),
     ),
     "few-outputs": (
-        lambda: claims.few_outputs([0], dims=(6, 12), at_length=(500,)),
+        lambda: claims.few_outputs([0, 1], 6, (6, 24), 6),
         wrapped("fitted_relu", wrong_sign),
     ),
     "quantisation": (lambda: claims.quantisation([0], dims=(96,)), coarser),

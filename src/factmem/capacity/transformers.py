@@ -48,6 +48,8 @@ class TransformerQuestion(Question):
         noise: how many different noise tokens there are; S + R if left out.
         length: T, the tokens in a prompt.
         patient: whether hopeless training is carried on to its end; see `ends_hopeless`.
+        ratio: how narrow a bracket should be, as upper/lower in S; facts have its square where
+            S = R.
 
     Raises:
         FactmemError: numbers that make no question.
@@ -64,6 +66,7 @@ class TransformerQuestion(Question):
     noise: int | None = None
     length: int = 32
     patient: bool = False
+    ratio: float = 1.05  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
         check_sizes(dim=self.dim, heads=self.heads, head_dim=self.head_dim)
@@ -97,11 +100,6 @@ class TransformerQuestion(Question):
         setting = (self.protocol, self.criterion, self.scaling, self.answers, self.length)
         compared = setting == ("paper", 0.99, "s=r", 8, 32) and self.noise is None
         return compared and self.width > 0 and not self.patient
-
-    @property
-    def ratio(self) -> float:
-        """In S; facts have its square where S = R."""
-        return 1.05
 
     @property
     def paper_search(self) -> PaperSearch:

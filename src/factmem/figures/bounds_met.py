@@ -1,6 +1,5 @@
 """Models beside the bounds of section 6: `benchmarks/bounds.py` measures them."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,9 +9,9 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
-from scipy.stats import t
 
 from factmem.figures.drawing import STYLE
+from factmem.power_law import PowerLaw
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Held",
     "LossLaw",
-    "PowerLaw",
     "Trained",
     "bits_against_bits",
     "loss_against_bits",
@@ -31,32 +29,6 @@ _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "*", "h", "d")
 _COLOURS = ("1b6ca8", "d1495b", "2e933c", "7a5195", "8a6d3b", "444444")
 _SHARES = {1.0: "the bound", 0.1: "10 %", 0.01: "1 %", 1e-3: "0.1 %", 1e-4: "0.01 %"}
 _DASHES = {1: "-", 2: "--", 4: ":"}
-
-
-@dataclass(frozen=True)
-class PowerLaw:
-    """y = factor · x^slope.
-
-    Args:
-        slope: of ln y against ln x.
-        half_width: of its 95 % interval, from the points' own scatter.
-        factor: y at x = 1.
-    """
-
-    slope: float
-    half_width: float
-    factor: float
-
-    @classmethod
-    def fitted(cls, x: Float[np.ndarray, " points"], y: Float[np.ndarray, " points"]) -> "PowerLaw":
-        """By least squares of logarithms, through three points or more."""
-        (slope, level), spread = np.polyfit(np.log(x), np.log(y), 1, cov=True)
-        quantile = float(t.ppf(0.975, len(x) - 2))
-        return cls(float(slope), quantile * math.sqrt(spread[0, 0]), math.exp(level))
-
-    def at(self, x: Float[np.ndarray, " points"]) -> Float[np.ndarray, " points"]:
-        """Its values."""
-        return self.factor * x**self.slope
 
 
 @dataclass(frozen=True)
@@ -227,7 +199,7 @@ def _draw_law(axes: "Axes", law: LossLaw) -> None:
     axes.set_yscale("log")
     _plain_ticks(axes)
     axes.set_xlabel("bits of the model")
-    slope = f"slope {_signed(law.memory.slope)} ± {law.memory.half_width:.2f}"
+    slope = f"slope {_signed(law.memory.exponent)} ± {law.memory.half_width:.2f}"
     axes.set_title(f"Zipf {law.power:g}: 1 − α = {_signed(1 - law.power)}\n{slope}", fontsize=8.5)
 
 
@@ -277,7 +249,7 @@ def _draw_trained(axes: "Axes", panel: Trained) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlabel("parameters")
-    slope = f"slope {_signed(panel.law.slope)} ± {panel.law.half_width:.2f}"
+    slope = f"slope {_signed(panel.law.exponent)} ± {panel.law.half_width:.2f}"
     axes.set_title(f"Zipf {panel.power:g}: {slope}", fontsize=8.5)
 
 

@@ -1,0 +1,110 @@
+"""Claims on transformers: they hold at small sizes, and fail when what they check is broken."""
+
+from dataclasses import replace
+
+import equinox as eqx
+import pytest
+from tests.claims.here import checked, forget_compiled, told
+
+from factmem import training, transformer
+from factmem.capacity import transformers as questions
+from factmem.claims import transformers as claims
+from factmem.claims.claim import Verdict
+from factmem.runs import Measure, Store
+from factmem.transformer import denoiser
+
+
+def wrong_threshold(monkeypatch):
+    right = denoiser.superposed_key
+    monkeypatch.setattr(denoiser, "superposed_key", lambda *a: right(*a, threshold=-0.5))
+
+
+def changed(name, where, change):
+    """A construction of which one tensor is changed."""
+
+    def breaks(monkeypatch):
+        right = getattr(transformer, name)
+
+        def broken(*arguments, **options):
+            built = right(*arguments, **options)
+            return replace(built, model=eqx.tree_at(where, built.model, replace_fn=change))
+
+        monkeypatch.setattr(transformer, name, broken)
+
+    return breaks
+
+
+half_written = changed("attention_construction", lambda m: m.weights.output, lambda o: o / 2)
+wrong_sign = changed("mlp_construction", lambda m: m.weights.mlp_out, lambda v: -v)
+
+
+def hardly_trained(monkeypatch):
+    tiny = replace(training.QUICK, learning_rates=(1e-9,), steps=128)
+    monkeypatch.setattr(training, "QUICK", tiny)
+
+
+def stores(exponent):
+    """A measurement by which a shape stores params^exponent / 10 facts."""
+
+    def measure(*, dim, heads, head_dim, width, subjects, relations, **_):
+        parameters = 4 * heads * dim * head_dim + 2 * width * dim
+        return {"stored": subjects * relations <= parameters**exponent / 10}
+
+    return measure
+
+
+def measured(monkeypatch, exponent):
+    measure = Measure("law", int(10 * exponent), stores(exponent))
+    monkeypatch.setattr(questions, "MEASURE", measure)
+
+
+# For each claim: itself at a small size, and what breaks its implementation.
+BROKEN = {
+    "superposed-tokens": (
+        lambda: claims.superposed_tokens([0, 1], dims=(1024, 2048, 4096), tokens=1024),
+        wrong_threshold,
+    ),
+    "theorem-3": (
+        lambda: claims.theorem_3([0], (4, 8), 2, 2, dim=256, head_dim=128, block=2),
+        half_written,
+    ),
+    "theorem-4": (
+        lambda: claims.theorem_4([0], (4, 8), 2, 2, dim=256, head_dim=128),
+        wrong_sign,
+    ),
+    "repeated-answers": (lambda: claims.repeated_answers([0, 1]), wrong_sign),
+    "partial-tables": (
+        lambda: claims.partial_tables([0], facts=(8, 16), subjects=8, dim=256, width_per_fact=64),
+        wrong_sign,
+    ),
+    "attention-against-mlp": (lambda: claims.attention_against_mlp([0]), hardly_trained),
+    "facts-per-parameter": (
+        lambda: claims.facts_per_parameter([0], {"Figure 4: S = R, H = 8": (16, 32)}),
+        hardly_trained,
+    ),
+}
+# Training takes minutes, or seconds on a quiet machine: these are nightly tests.
+SLOW = ("attention-against-mlp", "facts-per-parameter")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in BROKEN]
+)
+def test_it_holds_and_fails_when_broken(monkeypatch, tmp_path, name):
+    make, breaks = BROKEN[name]
+    with Store(tmp_path / "runs.sqlite") as store:
+        intact = checked(make(), store)
+    assert intact.as_expected, told(intact)
+    breaks(monkeypatch)
+    forget_compiled()
+    with Store(tmp_path / "broken.sqlite") as store:
+        broken = checked(make(), store)
+    assert broken.finding.verdict is Verdict.FAILS, told(broken)
+
+
+@pytest.mark.parametrize(("exponent", "verdict"), [(1.0, "holds"), (1.5, "fails"), (0.6, "fails")])
+def test_facts_in_proportion_to_parameters(monkeypatch, tmp_path, exponent, verdict):
+    measured(monkeypatch, exponent)
+    with Store(tmp_path / "runs.sqlite") as store:
+        found = checked(claims.facts_per_parameter([0]), store)
+    assert found.finding.verdict.value == verdict, told(found)
