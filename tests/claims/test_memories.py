@@ -108,7 +108,7 @@ BROKEN = {
         wrapped("tangent_memory", random_signs),
     ),
     "few-outputs": (
-        lambda: claims.few_outputs([0, 1], 6, (6, 24), 6),
+        lambda: claims.few_outputs([0, 1], 6, (12, 48), 6),
         wrapped("fitted_relu", wrong_sign),
     ),
     "quantisation": (lambda: claims.quantisation([0], dims=(96,)), coarser),

@@ -127,7 +127,7 @@ def scaling_law(
 
 def bound_is_met(
     seeds: Sequence[int],
-    widths: Sequence[int] = (8, 32),
+    widths: Sequence[int] = (16, 64),
     outputs: int = 8,
     powers: Sequence[float] = (1.5, 2.0),
 ) -> Claim:
@@ -152,7 +152,7 @@ def bound_is_met(
                 bounds.least_loss(bits, round(2**answer), law) for bits, _, answer in models
             ]
             slope = fitted([bits for bits, *_ in models], losses).exponent
-            checks.append(close(f"exponent of the loss, α = {power:g}", slope, 1 - power, 0.15))
+            checks.append(close(f"exponent of the loss, α = {power:g}", slope, 1 - power, 0.25))
             above = np.divide(losses, least_losses).min()
             checks.append(between(f"loss over the bound, least, α = {power:g}", float(above), 1))
         stored = [answer * facts / bits for bits, facts, answer in models]
@@ -166,7 +166,7 @@ def bound_is_met(
         f"Fitted ReLU MLPs of d = 8, m = {', '.join(map(str, widths))}, M = {outputs} and weights "
         "of 16 bits: the most associations that are recalled entirely, and the loss with those "
         "alone known, N = 10^15; at length for M = 32 and m = d.",
-        few_output_searches(seeds, [(8, width) for width in widths], outputs),
+        few_output_searches(seeds[:2], [(8, width) for width in widths], outputs),
         judge,
         tuple(seeds),
         at_length=few_output_searches(seeds, [(d, d) for d in (16, 24, 32)], 32, 1.01),
@@ -233,7 +233,7 @@ def theorem_8(seeds: Sequence[int], sizes: Sequence[Sequence[int]] = _SMALL_TABL
 
 
 def cubic_capacity(
-    seeds: Sequence[int], widths: Sequence[int] = (8, 32), matrices: Sequence[int] = (8, 16, 32)
+    seeds: Sequence[int], widths: Sequence[int] = (16, 64), matrices: Sequence[int] = (8, 16, 32)
 ) -> Claim:
     """A summary's misreading: m·d = d³ needs m = d², and then there are d³ parameters."""
 
@@ -264,7 +264,7 @@ def cubic_capacity(
         "3/2; and the bits that so many associations need at d = 64 (Theorem 7).",
         Together(
             {
-                "fitted MLP": few_output_searches(seeds, [(8, width) for width in widths], 8),
+                "fitted MLP": few_output_searches(seeds[:2], [(8, width) for width in widths], 8),
                 "best matrix": capacity.Searches(
                     [LinearQuestion(dim, ratio=COARSE) for dim in matrices], seeds
                 ),
