@@ -32,6 +32,10 @@ def nothing_unseen(monkeypatch):
     monkeypatch.setattr(bounds, "random_table_bits", broken)
 
 
+def root_of_weights(question):
+    return (question.dim * getattr(question, "width", question.dim)) ** 0.5
+
+
 def store_some(*, dim, width, facts, **_):
     """In proportion to what there is of weights."""
     return {"stored": facts <= 0.75 * dim * (width or dim)}
@@ -74,7 +78,7 @@ def test_the_misreading_fails_unless_parameters_and_bits_are_miscounted(monkeypa
         monkeypatch.setattr(bounds, "bits_for_loss", lambda *_: 1.0)
         assert checked(make(), store).finding.verdict is Verdict.FAILS
         for question in (LinearQuestion, MLPQuestion):
-            monkeypatch.setattr(question, "parameters", property(lambda self: self.dim))
+            monkeypatch.setattr(question, "parameters", property(root_of_weights))
         broken = checked(make(), store)
     assert broken.finding.verdict is Verdict.HOLDS, told(broken)
     assert not broken.as_expected

@@ -33,7 +33,7 @@ def a_claim(**options):
         return Finding.of([between("sum", float(sum(r["twice"] for r in results)), 0)])
 
     given = {"measured": direct(double, [0], number=1), "judge": judge, **options}
-    return Claim("it", "It is so.", "nowhere", "by doubling", seeds=(0,), **given)
+    return Claim("it", "It is so.", "nowhere", "by doubling", **given)
 
 
 @pytest.fixture
@@ -97,6 +97,6 @@ def test_several_measurements_at_once(store):
 
     found = checked(a_claim(measured=both, judge=judge), store)
     assert found.finding.verdict is Verdict.HOLDS
-    assert found.runs == 4
+    assert (found.runs, found.seeds) == (4, (0, 1))
     assert kept_of(both, store) is None, "direct runs are never kept"
     assert len(kept_of(both.parts["a"], store)) == 2

@@ -77,7 +77,6 @@ def theorem_7(seeds: Sequence[int], facts: int = 4, outputs: int = 4) -> Claim:
         "linear program, and the mean loss of a table of B bits over all maps.",
         direct(measure_theorem_7, seeds, facts=facts, outputs=outputs),
         judge,
-        tuple(seeds),
     )
 
 
@@ -121,7 +120,6 @@ def scaling_law(
         f"N = {count:.0e}.",
         direct(measure_scaling_law, seeds[:1], powers=list(powers), count=count),
         judge,
-        tuple(seeds[:1]),
     )
 
 
@@ -168,7 +166,6 @@ def bound_is_met(
         "alone known, N = 10^15; at length for M = 32 and m = d.",
         few_output_searches(seeds[:2], [(8, width) for width in widths], outputs),
         judge,
-        tuple(seeds),
         at_length=few_output_searches(seeds, [(d, d) for d in (16, 24, 32)], 32, 1.01),
     )
 
@@ -228,7 +225,6 @@ def theorem_8(seeds: Sequence[int], sizes: Sequence[Sequence[int]] = _SMALL_TABL
         "against the printed form.",
         direct(measure_theorem_8, seeds[:1], sizes=[list(each) for each in sizes]),
         judge,
-        tuple(seeds[:1]),
     )
 
 
@@ -271,6 +267,5 @@ def cubic_capacity(
             }
         ),
         judge,
-        tuple(seeds),
         refuted=True,
     )

@@ -22,6 +22,7 @@ class Checked:
         claim: which.
         finding: the verdict, and what it rests on.
         at_length: whether the slow measurement was taken, not the quick one.
+        seeds: of all runs that it rests on.
         runs: how many runs it rests on.
         read: how many of them the store had.
         seconds: that all of them took, on one core each, whenever that was.
@@ -30,6 +31,7 @@ class Checked:
     claim: Claim
     finding: Finding
     at_length: bool
+    seeds: tuple[int, ...]
     runs: int
     read: int
     seconds: float
@@ -96,6 +98,7 @@ def _judged(claim: Claim, measurement: Measurement, slow: bool, known: Known) ->
         claim,
         finding,
         slow,
+        tuple(sorted({record.seed for record in records if record.seed is not None})),
         len(records),
         sum(record.kept for record in records),
         sum(record.seconds for record in records),

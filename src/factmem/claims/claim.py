@@ -131,7 +131,6 @@ class Claim:
         method: how it is checked.
         measured: what is measured.
         judge: makes a finding of the measurement's result.
-        seeds: of all randomness.
         at_length: a slow measurement that says more: taken instead where the run store has all of
             it, or where that is asked for.
         refuted: whether it is known to be wrong, so that failing is how it should come out.
@@ -143,6 +142,5 @@ class Claim:
     method: str
     measured: Measurement
     judge: Callable[[Any], Finding]
-    seeds: tuple[int, ...] = ()
     at_length: Measurement | None = None
     refuted: bool = False

@@ -63,7 +63,6 @@ def invariant(seeds: Sequence[int], sizes: Sequence[int] = (8, 3, 4)) -> Claim:
         f"Gradient flow in 64 bits on random tables of {sizes}, from balanced and equal weights.",
         direct(measure_invariant, seeds, sizes=list(sizes), starts=list(_STARTS)),
         judge,
-        tuple(seeds),
     )
 
 
@@ -109,7 +108,6 @@ def convergence(
         "the loss never rises, and falls like 1/t in the end.",
         direct(measure_convergence, seeds, sizes=list(sizes), times=list(times)),
         judge,
-        tuple(seeds),
     )
 
 
@@ -168,7 +166,6 @@ def sequential_learning(seeds: Sequence[int], scale: float = 1e-6) -> Claim:
         f"α = {scale:g}; and S = 4, which does not.",
         Runs((*met.tasks, *missed.tasks)),
         judge,
-        tuple(seeds[:1]),
     )
 
 
@@ -230,7 +227,6 @@ def plateau(seeds: Sequence[int], sizes: Sequence[int] = _FIGURE_5) -> Claim:
         "rates at which weights leave zero against their formulas.",
         direct(measure_plateau, seeds[:1], sizes=list(sizes)),
         judge,
-        tuple(seeds[:1]),
     )
 
 
@@ -267,7 +263,6 @@ def softmax_stages(seeds: Sequence[int], dim: int = 292, steps: int = 4096) -> C
         "1024 prompts (the paper's own settings are not known).",
         direct(measure_softmax, seeds, **config),
         judge,
-        tuple(seeds),
         at_length=Runs(
             tuple(Task(SOFTMAX, {**config, "seed": seeds[0] + more}) for more in range(5))
         ),
@@ -323,7 +318,6 @@ def without_many_subjects(
         "Gradient flow on three tables: the part of the training that each stage takes.",
         Runs(tuple(task for each in sizes for task in run(*each).tasks)),
         judge,
-        tuple(seeds[:1]),
     )
 
 

@@ -91,7 +91,6 @@ def theorem_1a(
         "at N = d²/96; the exponent of N at 99 % accuracy against d.",
         direct(measure_hebbian, seeds, dim=dim, facts=facts, dims=list(dims)),
         judge,
-        tuple(seeds),
     )
 
 
@@ -160,7 +159,6 @@ def theorem_1b(
         "recall at a safe size; the exponent of N at 99 % accuracy against m·d.",
         direct(measure_low_rank, seeds, dim=dim, facts=facts, ranks=list(ranks), dims=list(dims)),
         judge,
-        tuple(seeds),
     )
 
 
@@ -210,7 +208,6 @@ def orthonormal_embeddings(seeds: Sequence[int], dim: int = 32, facts: int = 128
         f"the best matrix on {facts} random ones.",
         direct(measure_orthonormal, seeds, dim=dim, facts=facts),
         judge,
-        tuple(seeds),
     )
 
 
@@ -268,7 +265,6 @@ def exact_matching(
             }
         ),
         judge,
-        tuple(seeds),
     )
 
 
@@ -310,7 +306,6 @@ def limit_of_linear_memories(
         "its line in 1/ln N ends near 1/2.",
         capacity.Searches([LinearQuestion(dim, ratio=COARSE) for dim in dims], seeds),
         judge,
-        tuple(seeds),
         at_length=capacity.Searches([LinearQuestion(dim) for dim in at_length], seeds),
     )
 
@@ -369,7 +364,6 @@ def shared_answers(seeds: Sequence[int], dim: int = 32) -> Claim:
         "with N outputs 4 d are stored.",
         direct(measure_shared_answers, seeds, dim=dim, few=few, many=many),
         judge,
-        tuple(seeds),
     )
 
 
@@ -418,7 +412,6 @@ def one_gradient_step(
         "Automatic differentiation of −Σ ⟨u, F(e)⟩ at W = 0, and at U = 0 of W = U Vᵀ.",
         direct(measure_gradient_step, seeds, dim=dim, facts=facts, rank=rank),
         judge,
-        tuple(seeds),
     )
 
 
@@ -482,7 +475,6 @@ def theorem_2(seeds: Sequence[int], widths: Sequence[int] = (128, 256, 512)) -> 
         "recall at safe sizes, the exponent of N at 99 % against m.",
         direct(measure_mlps, seeds, widths=list(widths)),
         judge,
-        tuple(seeds),
     )
 
 
@@ -587,7 +579,6 @@ def tangents_are_learnt(
             rate=rate,
         ),
         judge,
-        tuple(seeds),
     )
 
 
@@ -628,7 +619,6 @@ def features_against_tangents(
         f"Two outputs, d = {dim}, N = {facts}, {width} neurons each: the share recalled.",
         direct(measure_features_and_tangents, seeds, dim=dim, facts=facts, width=width),
         judge,
-        tuple(seeds),
     )
 
 
@@ -687,7 +677,6 @@ def quantisation(seeds: Sequence[int], dims: Sequence[int] = (96, 160, 256)) -> 
         "ε = 1/(4d), and the fewest bits do not grow with d.",
         direct(measure_quantisation, seeds, dims=list(dims)),
         judge,
-        tuple(seeds),
     )
 
 
@@ -723,7 +712,6 @@ def few_outputs(
             }
         ),
         judge,
-        tuple(seeds[:2]),
         at_length=Together(
             {
                 name: few_output_searches(seeds, [(d, d) for d in (16, 24, 32)], each, 1.01)

@@ -76,7 +76,6 @@ def superposed_tokens(
         "every token stays on its side of, and the variance of its scores.",
         direct(measure_superposition, seeds, dims=list(dims), tokens=tokens),
         judge,
-        tuple(seeds),
     )
 
 
@@ -177,7 +176,6 @@ def theorem_3(
             block=block,
         ),
         judge,
-        tuple(seeds),
     )
 
 
@@ -252,7 +250,6 @@ def theorem_4(
             measure_attention_and_mlp, seeds, tables=tables, dim=dim, head_dim=head_dim, block=4
         ),
         judge,
-        tuple(seeds),
     )
 
 
@@ -285,7 +282,6 @@ def repeated_answers(
         "same width and at a larger one.",
         direct(measure_attention_and_mlp, seeds, tables=tables, dim=dim, head_dim=128, block=4),
         judge,
-        tuple(seeds),
     )
 
 
@@ -332,7 +328,6 @@ def partial_tables(
             measure_attention_and_mlp, seeds, tables=[*tables, lean], dim=dim, head_dim=96, block=4
         ),
         judge,
-        tuple(seeds),
     )
 
 
@@ -390,7 +385,6 @@ def attention_against_mlp(
         f"(S = R = {subjects}, D = 8): five places of the map.",
         direct(measure_shapes, seeds, shapes=shapes, subjects=subjects, answers=8),
         judge,
-        tuple(seeds),
     )
 
 
@@ -436,7 +430,6 @@ def facts_per_parameter(
         "exponent of facts against parameters with its 95 % interval.",
         _lines(quick, seeds, protocol, _COARSE),
         judge,
-        tuple(seeds),
         at_length=_lines(thorough, [seeds[0] + more for more in range(5)], "paper", 1.05),
     )
 

@@ -101,7 +101,7 @@ def _data(checked: "Checked") -> dict[str, Any]:
         "note": finding.note,
         "refuted": claim.refuted,
         "as_expected": checked.as_expected,
-        "seeds": list(claim.seeds),
+        "seeds": list(checked.seeds),
         "scale": "paper" if checked.at_length else "quick",
         "runs": checked.runs,
         "runs_read": checked.read,
@@ -139,7 +139,7 @@ def _verdict(each: "Checked") -> Any:
 
 
 def _source(each: "Checked") -> str:
-    seeds = f"{len(each.claim.seeds)} seed{'s' * (len(each.claim.seeds) != 1)}"
+    seeds = f"{len(each.seeds)} seed{'s' * (len(each.seeds) != 1)}"
     scale = "slow measurement" if each.at_length else "quick measurement"
     read = f", {each.read} of {each.runs} runs from the store" if each.read else ""
     return f"{scale}, {seeds}{read}"
