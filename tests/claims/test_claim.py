@@ -44,6 +44,8 @@ def test_exponents():
     law = PowerLaw(1.0, 0.8, 1.2, 3.0)
     assert exponent("it", law, 1.1, 2.0).holds
     assert not exponent("it", law, 1.3, 2.0).holds
+    two_points = PowerLaw(1.5, -math.inf, math.inf, 1.0)
+    assert not exponent("it", two_points, 1, 2).holds
     assert "0.800 to 1.200" in exponent("it", law, 1, 2).what
 
 

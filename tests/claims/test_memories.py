@@ -75,7 +75,7 @@ BROKEN = {
         wrapped("hebbian", transposed),
     ),
     "theorem-1b": (
-        lambda: claims.theorem_1b([0], ranks=(16,), dims=(64, 128)),
+        lambda: claims.theorem_1b([0, 1], ranks=(16,), dims=(64, 128)),
         wrapped("low_rank", without_scale),
     ),
     "orthonormal": (
@@ -96,7 +96,7 @@ BROKEN = {
         wrapped("maximal", nothing_found),
     ),
     "theorem-2": (
-        lambda: claims.theorem_2([0], widths=(128, 256)),
+        lambda: claims.theorem_2([0, 1], widths=(128, 256)),
         wrapped("hermite_memory", lambda m: eqx.tree_at(lambda x: x.out, m, 2 * m.out)),
     ),
     "tangents-learnt": (

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from factmem import bounds, capacity
-from factmem.capacity.memories import LinearQuestion
+from factmem import bounds
 from factmem.claims.claim import Claim, Finding, between, close, fitted
 from factmem.claims.measurement import Together, direct
-from factmem.claims.memories import COARSE, bracket_middle, few_output_searches
+from factmem.claims.memories import bracket_middle, few_output_searches, matrix_searches
 from factmem.claims.results import Results, column, least, most
 
 __all__ = [
@@ -261,9 +260,7 @@ def cubic_capacity(
         Together(
             {
                 "fitted MLP": few_output_searches(seeds[:2], [(8, width) for width in widths], 8),
-                "best matrix": capacity.Searches(
-                    [LinearQuestion(dim, ratio=COARSE) for dim in matrices], seeds
-                ),
+                "best matrix": matrix_searches(seeds[:2], matrices),
             }
         ),
         judge,

@@ -84,11 +84,10 @@ def fitted(x: Sequence[Number], y: Sequence[Number | None]) -> PowerLaw:
 
 
 def exponent(what: str, law: PowerLaw, low: Number, high: Number) -> Check:
-    """Whether the 95 % interval of an exponent meets a range."""
+    """Whether the 95 % interval of an exponent meets a range; one without ends says nothing."""
     told = f"{what}, exponent with 95 % interval {law.low:.3f} to {law.high:.3f}"
-    return Check(
-        told, law.exponent, f"interval meets {low:.4g} to {high:.4g}", law.meets(low, high)
-    )
+    holds = math.isfinite(law.half_width) and law.meets(low, high)
+    return Check(told, law.exponent, f"interval meets {low:.4g} to {high:.4g}", holds)
 
 
 @dataclass(frozen=True)
