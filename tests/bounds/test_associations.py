@@ -78,7 +78,7 @@ def test_no_bits_know_nothing_and_all_bits_everything():
     assert least_loss(10, 1, law) == 0
 
 
-@pytest.mark.parametrize("power", [0, 0.5, 1, 1.2, 2, 7.5])
+@pytest.mark.parametrize("power", [0, 0.5, 1, 1.2, 2, 7.5, 50])
 @pytest.mark.parametrize("count", [1, 2, 99_999, 100_000, 100_001, 300_000])
 def test_tails_of_zipf_are_sums(power, count):
     chances = np.arange(1, count + 1, dtype=float) ** -power
@@ -93,6 +93,8 @@ def test_tails_of_very_many_questions():
     law = Zipf(10**12, 2)
     assert law.tail(10**6) == pytest.approx((1e-6 - 0.5e-12 - 1e-12) / (math.pi**2 / 6), rel=1e-6)
     assert Zipf(10**12).tail(10**11) == pytest.approx(0.9, rel=1e-12)
+    assert Zipf(10**12).tail(10**12 - 10) == pytest.approx(1e-11, rel=1e-9)
+    assert Zipf(10**18).tail(10**18 - 10**6) == pytest.approx(1e-12, rel=1e-9)
     euler = 0.5772156649015329
     harmonic = math.log(1e12) + euler
     assert Zipf(10**12, 1).tail(10**6) == pytest.approx(math.log(1e6) / harmonic, rel=1e-6)
@@ -108,6 +110,18 @@ def test_the_bits_for_a_loss_have_that_loss(given_weights, outputs, loss):
 def test_no_loss_takes_all_bits():
     assert bits_for_loss(0, 32, Zipf(10**6, 1.5)) == pytest.approx(5e6)
     assert bits_for_loss(5, 32, Zipf(10**6, 1.5)) == 0
+
+
+def test_questions_that_are_never_asked_cost_nothing():
+    law = Chances(np.array([0.5, 0.5, 0.0, 0.0]))
+    assert bits_for_loss(0, 4, law) == 4
+    assert bits_for_loss(0.5, 4, law) == 3
+
+
+def test_the_law_near_the_power_one():
+    for power in (1 + 1e-12, 1 + 2**-52):
+        law = Zipf(10**15, power)
+        assert scaling_law(1e6, 32, law) <= printed_least_loss(1e6, 32, law)
 
 
 @pytest.mark.parametrize(("power", "count"), [(1.2, 10**12), (1.5, 10**9), (2, 10**9), (3, 10**9)])

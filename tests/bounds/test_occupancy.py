@@ -58,6 +58,30 @@ def test_mean_and_variance_of_many(draws, kinds):
     assert variance == pytest.approx(unseen_variance(draws, kinds), rel=1e-3)
 
 
+@pytest.mark.parametrize("kinds", [10**3, 10**4, 10**6, 3 * 10**7, 10**8, 10**9])
+def test_one_draw_more_than_things(kinds):
+    # k!/k^(k+1) ways to choose the pair that is seen twice: C(k+1, 2)
+    ways = math.lgamma(kinds + 1) - (kinds + 1) * math.log(kinds)
+    exact = ways + math.log(kinds) + math.log(kinds + 1) - math.log(2)
+    found = log_all_seen(kinds + 1, np.array([float(kinds)]))[0]
+    assert found == pytest.approx(exact, rel=1e-12, abs=1e-9)
+
+
+@pytest.mark.parametrize(("draws", "kinds"), [(10**7, 10**13), (10**8, 10**15)])
+def test_few_draws_of_very_many_things_hardly_meet(draws, kinds):
+    first, chances = unseen_chances(draws, kinds)
+    twice = first + np.arange(len(chances)) - (kinds - draws)
+    pairs = draws * (draws - 1) / 2 / kinds
+    assert twice @ chances == pytest.approx(pairs, rel=1e-3)
+    assert (twice - pairs) ** 2 @ chances == pytest.approx(pairs, rel=1e-2)
+
+
+@pytest.mark.parametrize("draws", [9_999, 10_000, 20_000])
+def test_as_many_draws_as_things(draws):
+    exact = math.lgamma(draws + 1) - draws * math.log(draws)
+    assert log_all_seen(draws, np.array([float(draws)]))[0] == pytest.approx(exact, rel=1e-12)
+
+
 def test_very_many_draws_see_all():
     first, chances = unseen_chances(10**12, 10**6)
     assert first == 0

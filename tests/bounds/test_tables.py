@@ -158,6 +158,30 @@ def test_a_drawn_table_has_about_the_entropy_of_its_kind():
     assert np.mean(bits) == pytest.approx(random_table_bits(32, 32, 8, 512).bits, rel=0.01)
 
 
+def test_answers_that_are_hardly_ever_unseen():
+    # One relation in 200,000 lacks one answer, which is then one of the spare words.
+    sizes = (200, 500_000, 8, 8_000_000)
+    lacking = 500_000 * 8 * (7 / 8) ** 200
+    assert random_table_bits(*sizes).unseen_bits == pytest.approx(
+        lacking * math.log2(4_000_001), rel=1e-3
+    )
+    assert random_table_bits(400, *sizes[1:]).unseen_bits == 0
+
+
+@pytest.mark.parametrize("facts", [150, 1000, 10_000])
+def test_a_table_of_two_answers_has_a_bit_for_each_fact(facts):
+    grid = (np.arange(facts) % 2)[:, None]
+    found = table_bits(FactTable(grid))
+    assert found.bits == facts
+    assert math.copysign(1, found.unseen_bits) == 1
+    assert parameters_needed(found.bits)[1] == facts
+
+
+def test_more_than_can_be_counted():
+    with pytest.raises(FactmemError, match=r"up to 1e\+15 facts"):
+        random_table_bits(10, 4 * 10**9, 4 * 10**9, 16 * 10**18)
+
+
 def test_the_printed_form():
     found = Conditions.of(32, 32, 8, 512)
     assert found.vocabulary_needed == 512

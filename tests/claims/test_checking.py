@@ -78,6 +78,29 @@ def test_a_run_that_fails_leaves_no_verdict(store):
     assert not found.as_expected
 
 
+def test_what_cannot_be_judged_does_not_hold(store):
+    def judge(results):
+        return Finding.of([between("sum", results[0]["missing"], 0)])
+
+    found = checked(a_claim(judge=judge), store)
+    assert found.finding.verdict is Verdict.FAILS
+    assert "KeyError" in found.finding.note
+
+
+def test_a_number_that_is_missing_does_not_hold(store):
+    found = checked(a_claim(judge=lambda _: Finding.of([between("sum", None, 0)])), store)
+    assert found.finding.verdict is Verdict.FAILS
+
+
+def test_runs_that_failed_are_no_measurement(store):
+    flaky = Runs((Task(Measure("fail", 1, fail), {"seed": 0}),))
+    assert checked(a_claim(measured=flaky), store).finding.verdict is Verdict.NOT_CHECKABLE
+    assert kept_of(flaky, store) is None
+    assert not checked(a_claim(at_length=flaky), store).at_length
+    refuted = checked(a_claim(measured=flaky, refuted=True), store)
+    assert not refuted.as_expected
+
+
 def test_what_is_refuted_should_fail(store):
     def judge(results):
         return Finding.of([between("sum", -1.0, 0)])

@@ -22,6 +22,7 @@ def velocity(of_keys):
             return LinearAttention(y.kq[:, None] * errors, keys)
 
         monkeypatch.setattr(flow, "_velocity", broken)
+        forget_compiled()
 
     return breaks
 
@@ -82,8 +83,8 @@ def test_it_holds_and_fails_when_broken(monkeypatch, tmp_path, name):
         intact = checked(make(), store)
     assert intact.as_expected, told(intact)
     breaks(monkeypatch)
-    forget_compiled()
     with Store(tmp_path / "broken.sqlite") as store:
         broken = checked(make(), store)
+    monkeypatch.undo()
     forget_compiled()
     assert broken.finding.verdict is Verdict.FAILS, told(broken)

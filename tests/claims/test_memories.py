@@ -1,5 +1,6 @@
 """Claims on memories: they hold at small sizes, and fail when what they check is broken."""
 
+import math
 from dataclasses import replace
 
 import equinox as eqx
@@ -8,10 +9,11 @@ import pytest
 from tests.claims.here import checked, forget_compiled, told
 
 from factmem import memories
+from factmem.capacity import memories as questions
 from factmem.claims import memories as claims
 from factmem.claims.claim import Verdict
 from factmem.memories import LinearMemory, TangentMemory
-from factmem.runs import Store
+from factmem.runs import Measure, Store
 
 
 def transposed(memory):
@@ -61,6 +63,7 @@ def not_linear(monkeypatch):
         return value * jnp.abs(value)
 
     monkeypatch.setattr(TangentMemory, "__call__", squared)
+    forget_compiled()
 
 
 def coarser(monkeypatch):
@@ -115,20 +118,66 @@ BROKEN = {
 }
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    with Store(tmp_path_factory.mktemp("claims") / "runs.sqlite") as kept:
-        yield kept
+# Searches take minutes: these are nightly tests. What is judged is tested below.
+SLOW = ("linear-limit", "few-outputs")
 
 
-@pytest.mark.parametrize("name", BROKEN)
-def test_it_holds_and_fails_when_broken(monkeypatch, store, tmp_path, name):
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in BROKEN]
+)
+def test_it_holds_and_fails_when_broken(monkeypatch, tmp_path, name):
     make, breaks = BROKEN[name]
-    intact = checked(make(), store)
+    if name == "exact-matching":  # what is broken is not what is searched for
+        searched(monkeypatch, by_information)
+    with Store(tmp_path / "runs.sqlite") as store:
+        intact = checked(make(), store)
     assert intact.as_expected, told(intact)
     breaks(monkeypatch)
-    forget_compiled()
-    with Store(tmp_path / "broken.sqlite") as empty:
-        broken = checked(make(), empty)
-    forget_compiled()
+    with Store(tmp_path / "broken.sqlite") as store:
+        broken = checked(make(), store)
+    monkeypatch.undo()
+    if name == "tangents-learnt":
+        forget_compiled()
     assert broken.finding.verdict is Verdict.FAILS, told(broken)
+
+
+def by_information(*, dim, width, outputs, facts, seed, **_):
+    """Stored is what has a bit for each weight, or a little more with another seed."""
+    weights = dim * (width or dim)
+    return {"stored": facts * math.log2(outputs) <= 1.4 * (1 + seed / 50) * weights}
+
+
+def without_logarithm(*, dim, width, facts, seed, **_):
+    return {"stored": facts <= (1 + seed / 50) * dim * (width or dim) / 2}
+
+
+def everything(**_):
+    return {"stored": True}
+
+
+def nothing(**_):
+    return {"stored": False}
+
+
+def searched(monkeypatch, function):
+    monkeypatch.setattr(questions, "MEASURE", Measure(function.__name__, 1, function))
+
+
+@pytest.mark.parametrize(
+    ("make", "function", "verdict"),
+    [
+        (claims.limit_of_linear_memories, by_information, Verdict.HOLDS),
+        (claims.limit_of_linear_memories, without_logarithm, Verdict.FAILS),
+        (claims.limit_of_linear_memories, everything, Verdict.FAILS),
+        (claims.limit_of_linear_memories, nothing, Verdict.FAILS),
+        (claims.few_outputs, by_information, Verdict.HOLDS),
+        (claims.few_outputs, without_logarithm, Verdict.FAILS),
+        (claims.few_outputs, everything, Verdict.FAILS),
+        (claims.few_outputs, nothing, Verdict.FAILS),
+    ],
+)
+def test_what_searches_say(monkeypatch, tmp_path, make, function, verdict):
+    searched(monkeypatch, function)
+    with Store(tmp_path / "runs.sqlite") as store:
+        found = checked(make([0, 1]), store)
+    assert found.finding.verdict is verdict, told(found)

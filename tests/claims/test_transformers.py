@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import equinox as eqx
 import pytest
-from tests.claims.here import checked, forget_compiled, told
+from tests.claims.here import checked, told
 
 from factmem import training, transformer
 from factmem.capacity import transformers as questions
@@ -96,7 +96,6 @@ def test_it_holds_and_fails_when_broken(monkeypatch, tmp_path, name):
         intact = checked(make(), store)
     assert intact.as_expected, told(intact)
     breaks(monkeypatch)
-    forget_compiled()
     with Store(tmp_path / "broken.sqlite") as store:
         broken = checked(make(), store)
     assert broken.finding.verdict is Verdict.FAILS, told(broken)

@@ -95,6 +95,10 @@ def test_what_a_person_sees(capsys):
         (("--table", "no-such-file"), "no-such-file"),
         (("--facts", "0", "--outputs", "2"), "--facts is at least 1"),
         (("--facts", "9" * 30, "--outputs", "2"), "--facts is at most"),
+        (
+            ("--subjects", "10", "--relations", "4000000", "--answers", "4000000"),
+            "at most 1000000000000 facts, and as many words",
+        ),
         (("--facts", "3", "--outputs", "2", "--vocabulary", "3"), "--vocabulary goes with"),
         (("--facts", "3", "--outputs", "2", "--bits", "-1"), "--bits is a number from 0"),
         (("--facts", "3", "--outputs", "2", "--bits", "nan"), "--bits is a number from 0"),

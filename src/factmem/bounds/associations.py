@@ -172,8 +172,10 @@ def scaling_law(bits: Number, outputs: int, questions: Zipf) -> float:
     known = math.ceil(bits / each) if each else questions.count
     if known >= questions.count:
         return 0.0
-    ends = (known + 1.0) ** (1 - power) - (questions.count + 1.0) ** (1 - power)
-    return each * ends / (power - 1) / _power_sum(1, questions.count, power)
+    # (k + 1)^(1−α) − (N + 1)^(1−α), without the difference of two equals near α = 1
+    stretch = -math.expm1((1 - power) * math.log1p((questions.count - known) / (known + 1)))
+    ends = (known + 1.0) ** (1 - power) * stretch / (power - 1)
+    return each * ends / _power_sum(1, questions.count, power)
 
 
 def _answer_bits(bits: Number, outputs: int) -> float:
@@ -200,7 +202,7 @@ def _power_sum(first: int, last: int, power: Number) -> float:
     added = math.fsum(np.arange(first, min(last + 1, start), dtype=np.float64) ** -power)
     if last < start:
         return added
-    ratio, at_start = math.log(last / start), float(start) ** -power
+    ratio, at_start = math.log1p((last - start) / start), float(start) ** -power
     stretch = ratio if power == 1 else math.expm1((1 - power) * ratio) / (1 - power)
     at_last = float(last) ** -power
     slopes = power * (at_start / start - at_last / last) / 12

@@ -1,5 +1,7 @@
 """A model of B bits that attains the bound of Theorem 7: a table of the likeliest answers.
 
+It attains it exactly where M is a power of two, and otherwise up to part of one answer.
+
 The message is one whole number below 2^B. It names the answers of as many questions as fit, the
 likeliest first; what is left tells in which of several equal parts the next answer lies, and of all
 others nothing is known. The loss is log2 of the number of answers that are still possible.
@@ -13,6 +15,8 @@ from functools import cached_property
 from factmem.errors import FactmemError
 
 __all__ = ["IdealTable"]
+
+_MOST_BITS = 10**8
 
 
 @dataclass(frozen=True)
@@ -41,10 +45,10 @@ class IdealTable:
         """Writes f*, the answers of the questions in order of their chances, into B bits.
 
         Raises:
-            FactmemError: an answer that is none of the M, or bits below 0.
+            FactmemError: an answer that is none of the M, or bits below 0 or above 10^8.
         """
-        if bits < 0:
-            raise FactmemError(f"a table has at least 0 bits, not {bits}")
+        if not 0 <= bits <= _MOST_BITS:
+            raise FactmemError(f"a table has from 0 to {_MOST_BITS} bits, not {bits}")
         if outputs < 1 or any(not 0 <= answer < outputs for answer in target):
             raise FactmemError(f"answers are whole numbers from 0 to {outputs - 1}")
         table = cls(0, bits, outputs, len(target))

@@ -38,7 +38,7 @@ def log_all_seen(draws: int, kinds: Float[np.ndarray, " sizes"]) -> Float[np.nda
     found = np.where(kinds > draws, -np.inf, _log_permutations(draws))
     between = (kinds > 1) & (kinds < draws)
     found[kinds == 1] = 0.0
-    found[between] = _between(draws, kinds[between])
+    found[between] = np.minimum(_between(draws, kinds[between]), 0.0)
     return found
 
 
@@ -97,14 +97,26 @@ def _log_binomial(count: int, part: np.ndarray) -> np.ndarray:
 
 def _between(draws: int, kinds: np.ndarray) -> np.ndarray:
     """ln P for 1 < k < n."""
-    load = draws / kinds
-    rate = load + np.real(lambertw(-load * np.exp(-load)))  # λ/(1 − e^−λ) = n/k
+    rate = _rate((draws - kinds) / kinds)
     return (
         _stirling_rest(draws)
         + (kinds - draws) * np.log(-np.expm1(-rate))
         - draws * np.exp(-rate)
         + np.log(_sum_is(draws, kinds, rate))
     )
+
+
+def _rate(excess: np.ndarray) -> np.ndarray:
+    """λ with λ/(1 − e^−λ) = 1 + excess: by Lambert's function, and near λ = 0, where that is a
+    difference of equals, by Newton's method on the series 1 + λ/2 + λ²/12 − λ⁴/720 + …"""
+    load = 1 + excess
+    far = load + np.real(lambertw(-load * np.exp(-load)))
+    near = 2 * excess
+    for _ in range(4):
+        value = near / 2 + near**2 / 12 - near**4 / 720 + near**6 / 30240
+        slope = 1 / 2 + near / 6 - near**3 / 180 + near**5 / 5040
+        near = near - (value - excess) / slope
+    return np.where(excess < 0.01, near, far)
 
 
 def _sum_is(draws: int, kinds: np.ndarray, rate: np.ndarray) -> np.ndarray:
@@ -114,14 +126,13 @@ def _sum_is(draws: int, kinds: np.ndarray, rate: np.ndarray) -> np.ndarray:
     return np.concatenate([_mean_over_circle(draws, *part) for part in each])
 
 
-def _deviation(kinds: np.ndarray, rate: np.ndarray) -> np.ndarray:
-    mean = rate / -np.expm1(-rate)
-    return np.sqrt(kinds * np.maximum(mean * (1 + rate - mean), 0.0))
+def _deviation(draws: int, kinds: np.ndarray, rate: np.ndarray) -> np.ndarray:
+    """Of T; a Poisson count that is not zero, of mean μ, has the variance μ (1 + λ − μ)."""
+    return np.sqrt(draws * np.maximum(rate - (draws - kinds) / kinds, 0.0))
 
 
-def _points(kinds: np.ndarray, rate: np.ndarray) -> np.ndarray:
+def _points(deviation: np.ndarray) -> np.ndarray:
     """How many θ > 0 count: up to half the circle, or to where the function has died out."""
-    deviation = _deviation(kinds, rate)
     whole = _whole_circle(deviation)
     died = np.ceil(whole / (2 * np.pi) * 24 / np.maximum(deviation, 1e-9))
     return np.minimum((whole - 1) // 2, died)
@@ -133,7 +144,8 @@ def _whole_circle(deviation: np.ndarray) -> np.ndarray:
 
 
 def _mean_over_circle(draws: int, kinds: np.ndarray, rate: np.ndarray) -> np.ndarray:
-    whole, points = _whole_circle(_deviation(kinds, rate)), _points(kinds, rate)
+    deviation = _deviation(draws, kinds, rate)
+    whole, points = _whole_circle(deviation), _points(deviation)
     step = np.arange(1, int(points.max(initial=0.0)) + 1, dtype=np.float64)[None, :]
     angle = 2 * np.pi * step / whole[:, None]
     one = np.exp(1j * angle)

@@ -71,7 +71,8 @@ class StoredBits:
 
     @property
     def share(self) -> float | None:
-        """Bits stored over bits used: at most 1, by Theorem 7."""
+        """Bits stored over bits used. On average over random maps that are recalled entirely it is
+        at most 1, by Theorem 7."""
         return None if self.weight_bits is None else self.argmax_bits / self.weight_bits
 
 

@@ -30,6 +30,7 @@ from factmem.facts.table import FactTable
 
 __all__ = [
     "BITS_PER_WEIGHT",
+    "MOST",
     "Conditions",
     "TableBits",
     "parameters_needed",
@@ -38,11 +39,13 @@ __all__ = [
 ]
 
 BITS_PER_WEIGHT = (1, 2, 4, 8, 16, 32)
+MOST = 10**15
+"""Facts, and words of a vocabulary: all sums of counts are exact up to here."""
 
 _LN2 = math.log(2)
 _WIDEST = 1e4
 """Standard deviations of a count up to which its distribution is written down; beyond, functions of
-it are expanded around its mean, with an error far below 1e-9 of the result."""
+it are expanded around its mean, with an error far below 1e-9 of all bits."""
 _LONGEST_CONVOLUTION = 2**22
 
 
@@ -90,14 +93,14 @@ class Conditions:
 
 
 def random_table_bits(subjects: int, relations: int, answers: int, vocabulary: int) -> TableBits:
-    """The entropy of a random table: exact, for S·R of 10^12 and more.
+    """The entropy of a random table: exact, up to the rounding of its parts, to S·R = 10^15.
 
     Args:
         subjects, relations, answers: S, R and D.
         vocabulary: |V|, of which each relation has D answers of its own.
 
     Raises:
-        FactmemError: a size below 1, or a vocabulary of fewer than R·D.
+        FactmemError: a size below 1, a vocabulary of fewer than R·D, or more than `MOST`.
 
     Examples:
         >>> found = random_table_bits(32, 32, 8, 512)
@@ -105,6 +108,8 @@ def random_table_bits(subjects: int, relations: int, answers: int, vocabulary: i
         (3072.0, 1701.6, 4745.1)
     """
     _check(subjects=subjects, relations=relations, answers=answers, vocabulary=vocabulary)
+    if max(subjects * relations, vocabulary) > MOST:
+        raise FactmemError(f"tables have up to {MOST:.0e} facts, and as many words")
     spare = vocabulary - relations * answers
     if spare < 0:
         raise FactmemError(
@@ -113,7 +118,7 @@ def random_table_bits(subjects: int, relations: int, answers: int, vocabulary: i
         )
     return TableBits(
         subjects * relations * math.log2(answers),
-        _log2_sets(np.full(1, answers), np.full(1, relations), vocabulary),
+        _log2_sets(np.full(1, float(answers)), np.full(1, float(relations)), vocabulary),
         _unseen_bits(subjects, relations, answers, float(spare)),
     )
 
@@ -139,13 +144,14 @@ def table_bits(table: FactTable, vocabulary: int | None = None) -> TableBits:
     if vocabulary < used:
         raise FactmemError(f"the table has {used} answers: more than a vocabulary of {vocabulary}")
     if table.disjoint:
-        sets = _log2_sets(sizes, np.ones_like(sizes), vocabulary)
+        sets = _log2_sets(sizes.astype(float), np.ones(len(sizes)), vocabulary)
     else:
-        sets = sum(_log2_sets(np.full(1, size), np.ones(1), vocabulary) for size in sizes.tolist())
+        each = (_log2_sets(np.full(1, float(size)), np.ones(1), vocabulary) for size in sizes)
+        sets = sum(each)
     seen = [
         log_all_seen(int(n), np.array([float(k)]))[0] for n, k in zip(facts, sizes, strict=True)
     ]
-    return TableBits(table.association_bits, float(sets), -sum(seen) / _LN2)
+    return TableBits(table.association_bits, float(sets), abs(sum(seen)) / _LN2)
 
 
 def parameters_needed(bits: float) -> dict[int, int]:
@@ -206,5 +212,8 @@ def _rising_near(base: float, mean: float, variance: float) -> float:
 def _repeated(chances: np.ndarray, times: int) -> np.ndarray:
     """The distribution of a sum of so many independent numbers."""
     length = times * (len(chances) - 1) + 1
-    transform = np.fft.rfft(chances, length)
-    return np.maximum(np.fft.irfft(transform**times, length), 0.0) if length > 1 else np.ones(1)
+    if length == 1:
+        return np.ones(1)
+    found = np.fft.irfft(np.fft.rfft(chances, length) ** times, length)
+    # Below this all is rounding, which many relations multiply.
+    return np.where(found > 1e-15 * times, found, 0.0)

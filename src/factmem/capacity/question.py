@@ -75,7 +75,8 @@ class Question(ABC):
         if name == "paper":
             return self.paper_search
         facts = self.parameters * (self.density if density is None else density)
-        return FastSearch(self.size_of(facts), self.ratio, _STEP)
+        # What stores everything at one shape, as something broken may, is still asked at the next.
+        return FastSearch(min(self.size_of(facts), FastSearch.most), self.ratio, _STEP)
 
     def size_of(self, facts: float) -> int:
         """The size whose facts are nearest to so many, by their ratio; at least 1."""

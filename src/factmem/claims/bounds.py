@@ -9,7 +9,7 @@ import numpy as np
 
 from factmem import bounds
 from factmem.claims.claim import Claim, Finding, between, close, fitted
-from factmem.claims.measurement import Together, direct
+from factmem.claims.measurement import MeasurementError, Together, direct
 from factmem.claims.memories import bracket_middle, few_output_searches, matrix_searches
 from factmem.claims.results import Results, column, least, most
 
@@ -22,8 +22,8 @@ __all__ = [
 ]
 
 _WEIGHT_BITS = 16
-_COUNT_BITS = 64
-"""That say how many associations a memory has."""
+_SCALE_BITS = 64
+"""The scales of a memory's two matrices."""
 
 
 def measure_theorem_7(*, facts: int, outputs: int, seed: int) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def bound_is_met(
     def judge(found: Sequence[Any]) -> Finding:
         models = [
             (
-                float(_WEIGHT_BITS * each.question.parameters + _COUNT_BITS),
+                float(_WEIGHT_BITS * each.question.parameters + _SCALE_BITS),
                 bracket_middle(seed.bracket),
                 math.log2(each.question.outputs),
             )
@@ -241,6 +241,8 @@ def cubic_capacity(
                 for seed in each.seeds
             ]
             law = fitted([x for x, _ in points], [y for _, y in points])
+            if not math.isfinite(law.half_width):
+                raise MeasurementError(f"{name}: nothing is known of what it stores")
             # d³ in d² parameters would be an exponent of 3/2.
             checks.append(between(f"{name}: exponent of N in parameters, upper end", law.high, 1.5))
         needed = bounds.bits_for_loss(0, 64**3, bounds.Zipf(64**3))

@@ -89,11 +89,13 @@ def _chosen(claim: Claim, store: Store, at_length: bool, fresh: bool) -> tuple[M
 
 def _judged(claim: Claim, measurement: Measurement, slow: bool, known: Known) -> Checked:
     seen = _Seen(known)
-    try:
-        finding = claim.judge(measurement.result(seen))
-    except MeasurementError as error:
-        finding = Finding(Verdict.NOT_CHECKABLE, (), note=str(error))
+    result = measurement.result(seen)
     records = [known[identity] for identity in seen.asked]
+    failed = [record for record in records if record.error is not None]
+    if failed:
+        finding = Finding(Verdict.NOT_CHECKABLE, (), note=f"{failed[0].measure}: {failed[0].error}")
+    else:
+        finding = _finding(claim, result)
     return Checked(
         claim,
         finding,
@@ -103,6 +105,17 @@ def _judged(claim: Claim, measurement: Measurement, slow: bool, known: Known) ->
         sum(record.kept for record in records),
         sum(record.seconds for record in records),
     )
+
+
+def _finding(claim: Claim, result: Any) -> Finding:
+    """What the claim's judge says. What it cannot judge does not hold."""
+    try:
+        return claim.judge(result)
+    except MeasurementError as error:
+        return Finding(Verdict.NOT_CHECKABLE, (), note=str(error))
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        told = f"what was measured cannot be judged: {type(error).__name__}: {error}"
+        return Finding(Verdict.FAILS, (), note=told)
 
 
 class _Seen(dict[str, Any]):

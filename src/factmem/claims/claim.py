@@ -20,6 +20,8 @@ __all__ = [
     "fitted",
 ]
 
+_WIDEST = 0.5
+"""Half the width of an interval that says something about an exponent."""
 _EXACT = 1e-6
 """A relative deviation below this is rounding."""
 
@@ -55,9 +57,10 @@ class Check:
 
 
 def between(
-    what: str, measured: Number, least: Number | None = None, most: Number | None = None
+    what: str, measured: Number | None, least: Number | None = None, most: Number | None = None
 ) -> Check:
-    """Whether a number lies between two others, or on one side of one. NaN never does."""
+    """Whether a number lies between two others, or on one side of one. A missing one never does."""
+    measured = math.nan if measured is None else measured
     above = least is None or measured >= least
     below = most is None or measured <= most
     if least is None:
@@ -67,8 +70,9 @@ def between(
     return Check(what, float(measured), wanted, bool(above and below))
 
 
-def close(what: str, measured: Number, value: Number, tolerance: float) -> Check:
+def close(what: str, measured: Number | None, value: Number, tolerance: float) -> Check:
     """Whether a number is another one, up to a relative tolerance; how far it is counts too."""
+    measured = math.nan if measured is None else measured
     deviation = abs(measured - value) / abs(value)
     wanted = f"{value:.4g} up to {100 * tolerance:.3g} %"
     return Check(what, float(measured), wanted, bool(deviation <= tolerance), float(deviation))
@@ -84,9 +88,9 @@ def fitted(x: Sequence[Number], y: Sequence[Number | None]) -> PowerLaw:
 
 
 def exponent(what: str, law: PowerLaw, low: Number, high: Number) -> Check:
-    """Whether the 95 % interval of an exponent meets a range; one without ends says nothing."""
+    """Whether the 95 % interval of an exponent meets a range; a wide one says nothing."""
     told = f"{what}, exponent with 95 % interval {law.low:.3f} to {law.high:.3f}"
-    holds = math.isfinite(law.half_width) and law.meets(low, high)
+    holds = law.half_width <= _WIDEST and law.meets(low, high)
     return Check(told, law.exponent, f"interval meets {low:.4g} to {high:.4g}", holds)
 
 

@@ -323,4 +323,4 @@ def without_many_subjects(
 
 def _share(stage: Any) -> float:
     """The part of the training that a stage takes; 0 if there is none."""
-    return 0.0 if stage is None else float(stage["share"])
+    return 0.0 if stage is None else _or_nan(stage["share"])

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["bounds"]
 
-_LARGEST = 10**15
-"""Of any size: their products are exact up to here, and no vocabulary is larger."""
+_LARGEST = 10**12
+"""Of any size, and of the vocabulary."""
 
 
 def bounds(
@@ -101,6 +101,8 @@ def _of_random_table(
 
     subjects, relations, answers = (size or 1 for size in sizes.values())
     words = relations * answers if vocabulary is None else vocabulary
+    if max(words, subjects * relations) > _LARGEST:
+        raise FactmemError(f"tables have at most {_LARGEST} facts, and as many words")
     found = random_table_bits(subjects, relations, answers, words)
     conditions = Conditions.of(subjects, relations, answers, words)
     data = {
@@ -192,10 +194,10 @@ _LABELS = {
     "facts": "facts",
     "outputs": "outputs",
     "vocabulary": "vocabulary",
-    "association_bits": "bits that say which answer of its relation each fact has",
-    "answer_set_bits": "bits that say which answers each relation has",
-    "unseen_bits": "less the bits on answers that no fact has",
-    "bits": "bits that any model without loss holds",
+    "association_bits": "bits that tell each fact's answer",
+    "answer_set_bits": "bits that tell each relation's answers",
+    "unseen_bits": "less those on answers of no fact",
+    "bits": "bits of any model without loss",
     "model_bits": "a model of so many bits",
     "least_loss_bits": "has a loss of at least, in bits",
     "least_loss_nats": "the same in nats",
