@@ -59,9 +59,10 @@ def unseen_chances(draws: int, kinds: int) -> tuple[int, Float[np.ndarray, " cou
     first = max(0, kinds - draws, math.floor(mean - reach))
     last = min(kinds - 1, math.ceil(mean + reach))
     unseen = np.arange(first, last + 1, dtype=np.float64)
-    with np.errstate(divide="ignore"):
-        some = draws * np.log1p(-unseen / kinds)
-    logs = _log_binomial(kinds, unseen) + some + log_all_seen(draws, kinds - unseen)
+    seen = kinds - unseen
+    # ln of the part that is seen, from whichever of the two is small
+    part = np.where(unseen < seen, np.log1p(-unseen / kinds), np.log(seen / kinds))
+    logs = _log_binomial(kinds, unseen) + draws * part + log_all_seen(draws, seen)
     chances = np.exp(logs - logs.max())
     kept = np.flatnonzero(chances > 1e-40)
     chances = chances[kept[0] : kept[-1] + 1]
