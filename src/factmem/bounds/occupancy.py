@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import betaln, gammaln, lambertw
+from scipy.special import gammaln, lambertw
 
 __all__ = ["log_all_seen", "unseen_chances", "unseen_mean", "unseen_variance"]
 
@@ -62,7 +62,7 @@ def unseen_chances(draws: int, kinds: int) -> tuple[int, Float[np.ndarray, " cou
     seen = kinds - unseen
     # ln of the part that is seen, from whichever of the two is small
     part = np.where(unseen < seen, np.log1p(-unseen / kinds), np.log(seen / kinds))
-    logs = _log_binomial(kinds, unseen) + draws * part + log_all_seen(draws, seen)
+    logs = _log_choices(unseen, seen) + draws * part + log_all_seen(draws, seen)
     chances = np.exp(logs - logs.max())
     kept = np.flatnonzero(chances > 1e-40)
     chances = chances[kept[0] : kept[-1] + 1]
@@ -92,8 +92,10 @@ def _stirling_rest(count: int) -> float:
     return 0.5 * math.log(2 * math.pi * count) + 1 / (12 * count)
 
 
-def _log_binomial(count: int, part: np.ndarray) -> np.ndarray:
-    return -np.log(count + 1.0) - betaln(count - part + 1, part + 1)
+def _log_choices(unseen: np.ndarray, seen: np.ndarray) -> np.ndarray:
+    """ln of the ways to choose those unseen, up to a constant: from one number to the next."""
+    steps = np.log(seen[:-1] / unseen[1:])
+    return np.concatenate([[0.0], np.cumsum(steps)])
 
 
 def _between(draws: int, kinds: np.ndarray) -> np.ndarray:
