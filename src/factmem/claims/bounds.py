@@ -163,7 +163,7 @@ def bound_is_met(
         f"Fitted ReLU MLPs of d = 8, m = {', '.join(map(str, widths))}, M = {outputs} and weights "
         "of 16 bits: the most associations that are recalled entirely, and the loss with those "
         "alone known, N = 10^15; at length for M = 32 and m = d.",
-        few_output_searches(seeds[:2], [(8, width) for width in widths], outputs),
+        few_output_searches(seeds, [(8, width) for width in widths], outputs),
         judge,
         at_length=few_output_searches(seeds, [(d, d) for d in (16, 24, 32)], 32, 1.01),
     )
@@ -261,7 +261,7 @@ def cubic_capacity(
         "3/2; and the bits that so many associations need at d = 64 (Theorem 7).",
         Together(
             {
-                "fitted MLP": few_output_searches(seeds[:2], [(8, width) for width in widths], 8),
+                "fitted MLP": few_output_searches(seeds, [(8, width) for width in widths], 8),
                 "best matrix": matrix_searches(seeds[:2], matrices),
             }
         ),
