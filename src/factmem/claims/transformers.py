@@ -394,7 +394,7 @@ _LINES = {
     "Figure 9: D = S = R": (8, "d=s=r"),
 }
 """Which figure has which line is not known for certain: this is the natural order."""
-_QUICK_LINES = ("Figure 4: S = R, H = 8", "Figure 9: D = S = R")
+_QUICK_LINES: tuple[str, ...] = ("Figure 4: S = R, H = 8", "Figure 9: D = S = R")
 """Those that short training stores reliably."""
 _COARSE = 1.2
 """Brackets of quick searches in S, as upper/lower."""
