@@ -40,6 +40,7 @@ reproduce: $(STAMP)
 	$(BIN)/python examples/compile.py
 	$(BIN)/python examples/recall.py
 	$(BIN)/python examples/dynamics.py
+	$(BIN)/python examples/bounds.py
 
 # Whole files on one worker each: what jax compiled for one test serves the next.
 SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist loadfile
