@@ -284,14 +284,14 @@ def limit_of_linear_memories(
         loads = [_load(each) for each in found]
         # 1/2 + c/ln N is how the leading correction looks; its value at 1/ln N = 0 is the limit.
         inverse = [1 / math.log(max(_stored(each), 2)) for each in found]
-        limit = np.polyfit(inverse, loads, 1)[1]
+        limit = _where_it_meets_zero(inverse, loads)
         checks = [
             *(
                 between(f"N ln N / d² at d = {each.question.dim}", load, 0.5, 1.6)
                 for each, load in zip(found, loads, strict=True)
             ),
             between("how it falls from the least to the largest d", loads[0] - loads[-1], 0),
-            between("extrapolated to infinite d", float(limit), 0.2, 0.8),
+            between("extrapolated to infinite d", limit, 0.2, 0.8),
         ]
         return Finding.of(
             checks, "At every d that can be reached the constant is far above its limit 1/2."
@@ -307,6 +307,11 @@ def limit_of_linear_memories(
         judge,
         at_length=matrix_searches(seeds, at_length, 1.01),
     )
+
+
+def _where_it_meets_zero(x: Sequence[float], y: Sequence[float]) -> float:
+    """The line through points at x = 0; NaN where all have the same x."""
+    return float(np.polyfit(x, y, 1)[1]) if np.ptp(x) > 1e-9 else math.nan
 
 
 def matrix_searches(
