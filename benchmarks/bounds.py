@@ -12,8 +12,6 @@ what is missing. From the store it writes CSV files and figures into `docs/bound
 """
 
 import argparse
-import csv
-import io
 import math
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -36,9 +34,9 @@ from factmem.figures.bounds_met import (
 )
 from factmem.power_law import fit_power_law
 from factmem.runs import LocalWorkers, Store, Task, Wanted, sweep
-from factmem.tensor_file import write_whole
 from factmem.training import BEST, PAPER, Protocol
 from kept import RESULTS
+from rows import write_rows
 
 PAGES = Path(__file__).parent.parent / "docs" / "bounds"
 SEEDS = range(3)
@@ -222,21 +220,6 @@ def law_of(power, memories):
 # ---- tables and figures --------------------------------------------------------------------------
 
 
-def write_csv(name, rows):
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({key: rounded(value) for key, value in row.items()})
-    write_whole(PAGES / f"{name}.csv", text.getvalue().encode())
-
-
-def rounded(value):
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return "" if value is None else value
-
-
 NAMES = {
     "attention": "Theorem 3",
     "mlp": "Theorem 4",
@@ -266,7 +249,7 @@ def held_row(task, metrics):
 
 def write_held(found):
     rows = [held_row(task, found(task)) for task in (*MEMORIES, *TRANSFORMERS)]
-    write_csv("held", rows)
+    write_rows(PAGES / "held.csv", rows)
     save_figure(bits_against_bits(held_sizes(rows)), PAGES / "held.png")
 
 
@@ -293,7 +276,7 @@ def held_sizes(rows):
 
 def write_quantised(memories):
     laws = [law_of(power, memories) for power in LAW_POWERS]
-    write_csv("quantised", memories)
+    write_rows(PAGES / "quantised.csv", memories)
     rows = [
         {"power": law.power, "model": model, "bits": bits, "loss_bits": loss, "least_loss": least}
         for law in laws
@@ -303,7 +286,7 @@ def write_quantised(memories):
         )
         for bits, loss, least in found
     ]
-    write_csv("quantised-loss", rows)
+    write_rows(PAGES / "quantised-loss.csv", rows)
     for law in laws:
         print(f"Zipf {law.power}: slope {law.memory.exponent:.3f} ± {law.memory.half_width:.3f}")
     save_figure(loss_against_bits(laws), PAGES / "quantised.png")
@@ -323,7 +306,7 @@ def write_losses(found):
             what = {"power": power, "dim": config["dim"], "seed": config["seed"]}
             rows.append({**what, **told, "learning_rate": metrics["learning_rate"]})
         panels.append(trained_panel(power, [row for row in rows if row["power"] == power]))
-    write_csv("zipf-loss", rows)
+    write_rows(PAGES / "zipf-loss.csv", rows)
     for panel in panels:
         print(f"Zipf {panel.power}: slope {panel.law.exponent:.3f} ± {panel.law.half_width:.3f}")
     save_figure(loss_against_parameters(panels), PAGES / "zipf-loss.png")

@@ -7,8 +7,6 @@ again does what is missing. From the store it writes CSV files and figures into 
 """
 
 import argparse
-import csv
-import io
 import math
 from pathlib import Path
 
@@ -16,8 +14,8 @@ from factmem.dynamics.maps import FLOW, SOFTMAX
 from factmem.figures import save_figure
 from factmem.figures.stage_maps import Cell, learning_order, softmax_stages, stage_map
 from factmem.runs import LocalWorkers, Store, Task, Wanted, sweep
-from factmem.tensor_file import write_whole
 from kept import RESULTS
+from rows import write_rows
 
 PAGES = Path(__file__).parent.parent / "docs" / "dynamics"
 
@@ -128,24 +126,9 @@ def cell_of(row):
     )
 
 
-def write_csv(name, rows):
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({key: rounded(value) for key, value in row.items()})
-    write_whole(PAGES / f"{name}.csv", text.getvalue().encode())
-
-
-def rounded(value):
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return "" if value is None else value
-
-
 def write_map(name, tasks, found, title):
     rows = [row_of(task.config, found(task)) for task in tasks]
-    write_csv(name, rows)
+    write_rows(PAGES / f"{name}.csv", rows)
     save_figure(stage_map([cell_of(row) for row in rows], D, title), PAGES / f"{name}.png")
 
 
@@ -163,7 +146,7 @@ def write_order(found):
         ):
             what = {"table": config["table"], "subject_power": config["subject_power"]}
             rows.append({**what, "subject": place, "chance": chance, "learnt_at": time})
-    write_csv("zipf", rows)
+    write_rows(PAGES / "zipf.csv", rows)
     title = "64 subjects, 4 relations, 8 answers each"
     save_figure(learning_order(panels, title), PAGES / "zipf.png")
 
@@ -176,7 +159,7 @@ def write_heads(found):
         kept = ("init_end", "hallucination_end", "distance", "loss", "relation_loss")
         what = {key: task.config[key] for key in ("dim", "rate", "steps", "scale", "seed")}
         rows.append({**what, **{key: metrics[key] for key in kept}})
-    write_csv("softmax", rows)
+    write_rows(PAGES / "softmax.csv", rows)
     levels = {"ln 32": math.log(32), "ln 8": math.log(8)}
     drawn = softmax_stages(panels, levels, "softmax head, 16 subjects, 4 relations, 5 seeds")
     save_figure(drawn, PAGES / "softmax.png")

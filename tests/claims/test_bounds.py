@@ -1,7 +1,7 @@
 """Claims on bounds: they hold at small sizes, and fail when what they check is broken."""
 
 import pytest
-from tests.claims.here import checked, told
+from tests.claims.here import checked, holds_then_fails, told
 
 from factmem import bounds
 from factmem.bounds import TableBits, Zipf
@@ -60,13 +60,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("name", [name for name in BROKEN if BROKEN[name][1]])
 def test_it_holds_and_fails_when_broken(monkeypatch, tmp_path, name):
-    make, breaks = BROKEN[name]
-    with Store(tmp_path / "runs.sqlite") as store:
-        intact = checked(make(), store)
-        assert intact.as_expected, told(intact)
-        breaks(monkeypatch)
-        broken = checked(make(), store)
-    assert broken.finding.verdict is Verdict.FAILS, told(broken)
+    holds_then_fails(*BROKEN[name], monkeypatch, tmp_path)
 
 
 def test_the_misreading_fails_unless_parameters_and_bits_are_miscounted(monkeypatch, tmp_path):

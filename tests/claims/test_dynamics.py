@@ -2,14 +2,12 @@
 
 import jax.numpy as jnp
 import pytest
-from tests.claims.here import checked, forget_compiled, told
+from tests.claims.here import forget_compiled, holds_then_fails, nightly
 
 from factmem import dynamics
 from factmem.claims import dynamics as claims
-from factmem.claims.claim import Verdict
 from factmem.dynamics import LinearAttention, flow, maps
 from factmem.facts import FactTable
-from factmem.runs import Store
 
 
 def velocity(of_keys):
@@ -74,17 +72,9 @@ BROKEN = {
 SLOW = ("softmax-stages", "without-many-subjects")
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in BROKEN]
-)
+@pytest.mark.parametrize("name", nightly(BROKEN, SLOW))
 def test_it_holds_and_fails_when_broken(monkeypatch, tmp_path, name):
-    make, breaks = BROKEN[name]
-    with Store(tmp_path / "runs.sqlite") as store:
-        intact = checked(make(), store)
-    assert intact.as_expected, told(intact)
-    breaks(monkeypatch)
-    with Store(tmp_path / "broken.sqlite") as store:
-        broken = checked(make(), store)
-    monkeypatch.undo()
-    forget_compiled()
-    assert broken.finding.verdict is Verdict.FAILS, told(broken)
+    try:
+        holds_then_fails(*BROKEN[name], monkeypatch, tmp_path)
+    finally:
+        forget_compiled()

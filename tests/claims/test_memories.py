@@ -6,7 +6,7 @@ from dataclasses import replace
 import equinox as eqx
 import jax.numpy as jnp
 import pytest
-from tests.claims.here import checked, forget_compiled, told
+from tests.claims.here import checked, forget_compiled, holds_then_fails, nightly, told
 
 from factmem import memories
 from factmem.capacity import memories as questions
@@ -122,23 +122,13 @@ BROKEN = {
 SLOW = ("linear-limit", "few-outputs")
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in BROKEN]
-)
+@pytest.mark.parametrize("name", nightly(BROKEN, SLOW))
 def test_it_holds_and_fails_when_broken(monkeypatch, tmp_path, name):
-    make, breaks = BROKEN[name]
     if name == "exact-matching":  # what is broken is not what is searched for
         searched(monkeypatch, by_information)
-    with Store(tmp_path / "runs.sqlite") as store:
-        intact = checked(make(), store)
-    assert intact.as_expected, told(intact)
-    breaks(monkeypatch)
-    with Store(tmp_path / "broken.sqlite") as store:
-        broken = checked(make(), store)
-    monkeypatch.undo()
+    holds_then_fails(*BROKEN[name], monkeypatch, tmp_path)
     if name == "tangents-learnt":
         forget_compiled()
-    assert broken.finding.verdict is Verdict.FAILS, told(broken)
 
 
 def by_information(*, dim, width, outputs, facts, seed, **_):

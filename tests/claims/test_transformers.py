@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import equinox as eqx
 import pytest
-from tests.claims.here import checked, told
+from tests.claims.here import checked, holds_then_fails, nightly, told
 
 from factmem import training, transformer
 from factmem.capacity import transformers as questions
 from factmem.claims import transformers as claims
-from factmem.claims.claim import Verdict
 from factmem.runs import Measure, Store
 from factmem.transformer import denoiser
 
@@ -87,18 +86,9 @@ BROKEN = {
 SLOW = ("attention-against-mlp", "facts-per-parameter")
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in BROKEN]
-)
+@pytest.mark.parametrize("name", nightly(BROKEN, SLOW))
 def test_it_holds_and_fails_when_broken(monkeypatch, tmp_path, name):
-    make, breaks = BROKEN[name]
-    with Store(tmp_path / "runs.sqlite") as store:
-        intact = checked(make(), store)
-    assert intact.as_expected, told(intact)
-    breaks(monkeypatch)
-    with Store(tmp_path / "broken.sqlite") as store:
-        broken = checked(make(), store)
-    assert broken.finding.verdict is Verdict.FAILS, told(broken)
+    holds_then_fails(*BROKEN[name], monkeypatch, tmp_path)
 
 
 @pytest.mark.parametrize(("exponent", "verdict"), [(1.0, "holds"), (1.5, "fails"), (0.6, "fails")])
