@@ -114,6 +114,13 @@ def test_a_density_of_the_last_shape_is_the_guess():
     assert LinearQuestion(10).search("fast", 0.37).guess == 37
 
 
+def test_densities_that_differ_a_little_begin_at_the_same_size():
+    """The next power of the ratio: 1.15^27 = 43.5 and 1.15^28 = 50.1 are neighbours."""
+    question = LinearQuestion(10, ratio=1.15)
+    assert {question.search("fast", n / 100).guess for n in range(41, 47)} == {44}
+    assert {question.search("fast", n / 100).guess for n in range(47, 54)} == {50}
+
+
 def test_the_authors_ranges():
     assert LinearQuestion(64).search("paper") == PaperSearch(64, 2048, 1.01)
     assert MLPQuestion(16, 32).search("paper") == PaperSearch(16, 512, 1.01)

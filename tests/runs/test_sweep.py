@@ -85,6 +85,14 @@ def store(tmp_path):
         yield store
 
 
+def test_several_wants_take_turns_and_a_task_comes_once():
+    first = Wanted(tasks(1, 2, 3), tasks(7))
+    second = Wanted(tasks(4, 2), tasks(7, 8))
+    both = Wanted.of_all([first, Wanted(), second])
+    assert both == Wanted(tasks(1, 4, 2, 3), tasks(7, 8))
+    assert Wanted.of_all([]) == Wanted([], [])
+
+
 def test_everything_is_done_once_and_kept(store):
     wanted, workers = tasks(1, 2, 3, 4, 5), Here()
     found = sweep(lacking(wanted), store, workers)

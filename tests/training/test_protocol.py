@@ -1,5 +1,6 @@
 """Protocols: the paper's numbers, and what makes none."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factmem.errors import FactmemError
-from factmem.training import BEST, PAPER, Protocol
+from factmem.training import BEST, PAPER, QUICK, Protocol
 
 
 def test_the_papers_protocol_is_that_of_figure_4():
@@ -65,6 +66,11 @@ def test_the_best_protocol_is_the_one_that_was_measured():
     """Its figures in docs/training.md hold for these numbers and no others."""
     numbers = (0.05,), 2**15, 1024, True, "muon", "cosine", 0.95, 0.99, 128, 1024, 0.99
     assert Protocol(*numbers) == BEST
+
+
+def test_the_quick_protocol_is_the_best_one_on_a_sixteenth_of_its_prompts():
+    assert replace(QUICK, steps=BEST.steps, batch=BEST.batch) == BEST
+    assert 16 * QUICK.steps * QUICK.batch == BEST.steps * BEST.batch
 
 
 def test_a_recipe_has_what_is_compiled():

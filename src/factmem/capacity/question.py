@@ -1,5 +1,6 @@
 """What is asked of a capacity search: which sizes there are, and how one is measured."""
 
+import math
 from abc import ABC, abstractmethod
 from typing import Literal
 
@@ -76,7 +77,14 @@ class Question(ABC):
             return self.paper_search
         facts = self.parameters * (self.density if density is None else density)
         # What stores everything at one shape, as something broken may, is still asked at the next.
-        return FastSearch(min(self.size_of(facts), FastSearch.most), self.ratio, _STEP)
+        guess = min(self.size_of(facts), FastSearch.most)
+        return FastSearch(guess if density is None else self._shared(guess), self.ratio, _STEP)
+
+    def _shared(self, guess: int) -> int:
+        """The power of the ratio next to a guess: seeds that differ a little begin alike, and what
+        was compiled for one serves the others."""
+        power = round(math.log(guess) / math.log(self.ratio))
+        return min(round(self.ratio**power), FastSearch.most)
 
     def size_of(self, facts: float) -> int:
         """The size whose facts are nearest to so many, by their ratio; at least 1."""

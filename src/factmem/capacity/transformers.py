@@ -24,7 +24,7 @@ __all__ = [
 ProtocolName = Literal["paper", "best", "quick", "compiled"]
 Scaling = Literal["s=r", "s=r2", "d=s=r"]
 
-_DENSITY = {"paper": 0.11, "best": 0.21, "quick": 0.115, "compiled": 0.15}
+_DENSITY = {"paper": 0.11, "best": 0.21, "quick": 0.145, "compiled": 0.15}
 """Facts per parameter in (32, 8, 4, 32) with S = R and D = 8: see docs/capacity.md."""
 _HOPELESS = ((0.25, 0.75), (0.5, 0.93))
 """Training by `paper` is ended when its best accuracy is below 75 % after a quarter of the steps,

@@ -8,7 +8,6 @@ from factmem.claims.claim import Claim, Finding, Verdict
 from factmem.claims.measurement import Measurement, MeasurementError, kept_of
 from factmem.runs.store import Store
 from factmem.runs.sweep import Known, State, Wanted, sweep
-from factmem.runs.task import Task
 from factmem.runs.workers import Workers
 
 __all__ = ["Checked", "check_claims"]
@@ -66,11 +65,7 @@ def check_claims(
     chosen = [_chosen(claim, store, at_length, fresh) for claim in claims]
 
     def wanted(known: Known) -> Wanted:
-        each = [measurement.wanted(known) for measurement, _ in chosen]
-        return Wanted(
-            _once(task for one in each for task in one.needed),
-            _once(task for one in each for task in one.useful),
-        )
+        return Wanted.of_all([measurement.wanted(known) for measurement, _ in chosen])
 
     known = sweep(wanted, store, workers, fresh=fresh, report=report)
     return [
@@ -128,8 +123,3 @@ class _Seen(dict[str, Any]):
     def __getitem__(self, identity: str) -> Any:
         self.asked[identity] = None
         return super().__getitem__(identity)
-
-
-def _once(tasks: Any) -> list[Task]:
-    """Each task once, in the order of their first mention."""
-    return list({task.identity: task for task in tasks}.values())

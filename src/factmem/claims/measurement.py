@@ -52,11 +52,7 @@ class Together:
 
     def wanted(self, known: Known) -> Wanted:
         """What any of them lacks."""
-        each = [part.wanted(known) for part in self.parts.values()]
-        return Wanted(
-            [task for wanted in each for task in wanted.needed],
-            [task for wanted in each for task in wanted.useful],
-        )
+        return Wanted.of_all([part.wanted(known) for part in self.parts.values()])
 
     def result(self, known: Known) -> dict[str, Any]:
         """The result of each."""

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 from factmem.errors import FactmemError
 from factmem.runs.perform import failure
@@ -36,6 +37,23 @@ class Wanted:
 
     needed: Sequence[Task] = ()
     useful: Sequence[Task] = ()
+
+    @classmethod
+    def of_all(cls, each: Sequence["Wanted"]) -> "Wanted":
+        """What several want, each task once: the first of each, then the second of each, …
+
+        One that wants the same thing for several seeds has its turn for one of them at a time, so
+        that two workers rarely compile the same program, and the next seed finds it compiled.
+        """
+        return cls(
+            _in_turn([wanted.needed for wanted in each]),
+            _in_turn([wanted.useful for wanted in each]),
+        )
+
+
+def _in_turn(lists: Sequence[Sequence[Task]]) -> list[Task]:
+    turns = (task for turn in zip_longest(*lists) for task in turn if task is not None)
+    return list({task.identity: task for task in turns}.values())
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from factmem.facts.prompts import PromptDistribution, Prompts
 from factmem.training.optimisers import Settings, learning_rate, transformation
 from factmem.training.protocol import Recipe
 from factmem.transformer.attention import TRAINING_TOLERANCE
-from factmem.transformer.model import Transformer, accuracy, cross_entropy
+from factmem.transformer.model import Transformer, cross_entropy, mean_cross_entropy, share_right
 
 __all__ = ["Scores", "Stack", "advance", "begin", "measure", "trained"]
 
@@ -100,8 +100,8 @@ def measure(stack: Stack, prompts: Prompts) -> Scores:
 
     def of_run(run: Stack) -> Scores:
         model, answers = run.models, run.answers[prompts.facts]
-        loss = cross_entropy(model, prompts.content, answers)
-        share = accuracy(model, prompts.content, answers)
+        logits, targets = model.logits(prompts.content), model.targets(answers)
+        loss, share = mean_cross_entropy(logits, targets), share_right(logits, targets)
         parts = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(trained(run))]
         return Scores(loss, share, jnp.isfinite(loss) & jnp.all(jnp.stack(parts)))
 

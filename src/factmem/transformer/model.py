@@ -34,6 +34,8 @@ __all__ = [
     "array_shapes",
     "cross_entropy",
     "draw_weights",
+    "mean_cross_entropy",
+    "share_right",
 ]
 
 
@@ -283,18 +285,28 @@ def cross_entropy(
         answers: the right answers, as ids from 0.
         tolerance: of the score gradients (see `attend`); `TRAINING_TOLERANCE` when training.
     """
-    losses = optax.softmax_cross_entropy_with_integer_labels(
-        model.logits(counts, tolerance=tolerance), model.targets(answers)
-    )
-    return jnp.mean(losses)
+    return mean_cross_entropy(model.logits(counts, tolerance=tolerance), model.targets(answers))
 
 
 def accuracy(
     model: Transformer, counts: Num[Array, "batch tokens"], answers: Int[Array, " batch"]
 ) -> Float[Array, ""]:
     """The share of prompts whose most likely output is the answer; NaN is no output."""
-    logits = model.logits(counts)
-    right = jnp.argmax(logits, axis=1) == model.targets(answers)
+    return share_right(model.logits(counts), model.targets(answers))
+
+
+def mean_cross_entropy(
+    logits: Float[Array, "batch outputs"], targets: Int[Array, " batch"]
+) -> Float[Array, ""]:
+    """Of the right outputs, in nats."""
+    return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(logits, targets))
+
+
+def share_right(
+    logits: Float[Array, "batch outputs"], targets: Int[Array, " batch"]
+) -> Float[Array, ""]:
+    """The share of rows whose largest logit is the target's; NaN is no logit."""
+    right = jnp.argmax(logits, axis=1) == targets
     return jnp.mean(right & ~jnp.isnan(logits).any(axis=1))
 
 
