@@ -1,7 +1,7 @@
 """How many facts a one-layer transformer stores (Figures 4, 7, 8 and 9)."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,11 +24,12 @@ __all__ = [
 ProtocolName = Literal["paper", "best", "quick", "compiled"]
 Scaling = Literal["s=r", "s=r2", "d=s=r"]
 
-_DENSITY = {"paper": 0.11, "best": 0.21, "quick": 0.145, "compiled": 0.15}
+_DENSITY = {"paper": 0.11, "best": 0.21, "quick": 0.11, "compiled": 0.15}
 """Facts per parameter in (32, 8, 4, 32) with S = R and D = 8: see docs/capacity.md."""
 _HOPELESS = ((0.25, 0.75), (0.5, 0.93))
 """Training by `paper` is ended when its best accuracy is below 75 % after a quarter of the steps,
 or below 93 % after half of them: the evidence stands in docs/capacity.md."""
+_ROOM, _MORE_ROOM = 1.25, 1.5
 _PROMPTS = 8
 """For each fact, when a transformer that stores them is asked for all."""
 
@@ -134,7 +135,19 @@ class TransformerQuestion(Question):
             "criterion": self.criterion,
             "seed": seed,
         }
+        if self.protocol == "quick":  # in seconds, most of which would go into compiling
+            config["room"] = self._room(size)
         return Task(MEASURE, config)
+
+    def _room(self, size: int) -> list[int]:
+        """The most subjects, relations, noise tokens, answers and facts to compile for: a little
+        more than the shape will probably store, so that most sizes of a search share a program."""
+        most = _ROOM * self.size_of(self.parameters * self.density)
+        while size > most:
+            most *= _MORE_ROOM
+        subjects, relations, answers = self.sizes(round(most))
+        noise = subjects + relations if self.noise is None else self.noise
+        return [subjects, relations, noise, relations * answers, subjects * relations]
 
     def _training(self) -> dict[str, Any] | None:
         """All numbers of the protocol, so that a result is filed under them, not under a name."""
@@ -167,6 +180,7 @@ def measure_transformer(
     length: int,
     criterion: float,
     seed: int,
+    room: Sequence[int] | None = None,
 ) -> dict[str, Any]:
     """Trains or compiles one transformer, as `factmem train` and `factmem construct` do.
 
@@ -178,6 +192,8 @@ def measure_transformer(
         noise, length: of prompts.
         criterion: the accuracy that counts as stored.
         seed: of table, embeddings, weights and prompts.
+        room: the most subjects, relations, noise tokens, answers and facts that training is
+            compiled for, if they are more.
     """
     import jax.random as jr
 
@@ -191,7 +207,7 @@ def measure_transformer(
     if training is None:
         model, found = _compiled(keys, asked, shape, criterion)
     else:
-        model, found = _trained(keys, asked, shape, training)
+        model, found = _trained(keys, asked, shape, training, room)
     sizes = {"facts": table.facts, "parameters": shape.parameters}
     if not found["stored"] or model is None:
         return {**found, **sizes}
@@ -209,13 +225,21 @@ def measure_transformer(
 MEASURE = Measure("transformer", 1, measure_transformer)
 
 
-def _trained(keys: Any, asked: Any, shape: Any, training: Mapping[str, Any]) -> Any:
-    from factmem.training import best_run, runs_of, step_flops, train_transformers
+def _trained(
+    keys: Any,
+    asked: Any,
+    shape: Any,
+    training: Mapping[str, Any],
+    room: Sequence[int] | None,
+) -> Any:
+    from factmem.facts import Vocabulary
+    from factmem.training import Room, best_run, runs_of, step_flops, train_transformers
     from factmem.transformer import Transformer
 
     protocol = protocol_of(training)
     start = Transformer.draw(keys[0], shape, asked.vocabulary)
-    runs = train_transformers(runs_of(start, asked, protocol), protocol, keys[1])
+    most = None if room is None else Room(Vocabulary(*room[:4]), room[4])
+    runs = train_transformers(runs_of(start, asked, protocol), protocol, keys[1], room=most)
     best, steps = best_run(runs), sum(run.steps for run in runs)
     return best.model, {
         "stored": best.success,

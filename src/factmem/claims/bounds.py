@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from factmem import bounds
-from factmem.claims.claim import Claim, Finding, between, close, fitted
+from factmem.claims.claim import Claim, Finding, between, close, fitted, fitted_brackets
 from factmem.claims.measurement import MeasurementError, Together, direct
-from factmem.claims.memories import bracket_middle, few_output_searches, matrix_searches
+from factmem.claims.memories import bracket_middle, ends, few_output_searches, matrix_searches
 from factmem.claims.results import Results, column, least, most
 
 __all__ = [
@@ -235,12 +235,10 @@ def cubic_capacity(
     def judge(found: Mapping[str, Sequence[Any]]) -> Finding:
         checks = []
         for name, line in found.items():
-            points = [
-                (float(each.question.parameters), bracket_middle(seed.bracket))
-                for each in line
-                for seed in each.seeds
-            ]
-            law = fitted([x for x, _ in points], [y for _, y in points])
+            law = fitted_brackets(
+                [each.question.parameters for each in line for _ in each.seeds],
+                [ends(seed.bracket) for each in line for seed in each.seeds],
+            )
             if not math.isfinite(law.half_width):
                 raise MeasurementError(f"{name}: nothing is known of what it stores")
             # d³ in d² parameters would be an exponent of 3/2.

@@ -18,6 +18,7 @@ __all__ = [
     "close",
     "exponent",
     "fitted",
+    "fitted_brackets",
 ]
 
 _WIDEST = 0.5
@@ -85,6 +86,18 @@ def fitted(x: Sequence[Number], y: Sequence[Number | None]) -> PowerLaw:
     if not all(each > 0 for each in measured):
         return PowerLaw(math.nan, math.nan, math.nan, math.nan)
     return fit_power_law(x, measured)
+
+
+def fitted_brackets(
+    x: Sequence[Number], brackets: Sequence[tuple[Number, Number] | None]
+) -> PowerLaw:
+    """The power law through the middles of brackets, whose widths count in its interval; one
+    without an exponent where an end is missing."""
+    ends = [bracket for bracket in brackets if bracket is not None and bracket[0] > 0]
+    if len(ends) < len(brackets):
+        return PowerLaw(math.nan, math.nan, math.nan, math.nan)
+    middles = [math.sqrt(lower * upper) for lower, upper in ends]
+    return fit_power_law(x, middles, [upper / lower for lower, upper in ends])
 
 
 def exponent(what: str, law: PowerLaw, low: Number, high: Number) -> Check:

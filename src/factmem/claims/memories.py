@@ -12,7 +12,15 @@ import numpy as np
 
 from factmem import capacity, embeddings, memories
 from factmem.capacity.memories import LinearQuestion, MLPQuestion
-from factmem.claims.claim import Claim, Finding, between, close, exponent, fitted
+from factmem.claims.claim import (
+    Claim,
+    Finding,
+    between,
+    close,
+    exponent,
+    fitted,
+    fitted_brackets,
+)
 from factmem.claims.drawn_memories import facts_at_accuracy, margin_moments, mean_accuracy
 from factmem.claims.measurement import Together, direct
 from factmem.claims.results import Results, column, least, mean, most
@@ -21,6 +29,7 @@ from factmem.errors import FactmemError
 __all__ = [
     "COARSE",
     "bracket_middle",
+    "ends",
     "exact_matching",
     "features_against_tangents",
     "few_output_searches",
@@ -35,11 +44,12 @@ __all__ = [
     "theorem_1a",
     "theorem_1b",
     "theorem_2",
+    "with_logarithm",
 ]
 
 COARSE = 1.15
-"""Brackets of quick searches, as upper/lower. Their middle is off by 7 % at most, and an exponent
-over a factor of 4 by 0.1 if all seeds were off in the same way."""
+"""Brackets of quick searches, as upper/lower: their middle is off by 7 % at most."""
+Ends = tuple[float, float] | None
 _DRAWS = 30
 _LOADS = (64, 40, 28, 20)
 """Numbers in a memory per association, around where the outer products begin to err."""
@@ -240,14 +250,18 @@ def exact_matching(
             [d for _ in results["exact"] for d in exact_dims],
             [n for r in results["exact"] for n in r["stored"]],
         )
-        dims_of, facts = _points(results["arg-max"])
-        law = fitted(dims_of, [n * math.log(max(n, 1)) for n in facts])
+        found = results["arg-max"]
+        law = fitted_brackets(
+            [float(each.question.dim) for each in found for _ in each.seeds],
+            [with_logarithm(ends(seed.bracket)) for each in found for seed in each.seeds],
+        )
+        stored = bracket_middle(found[-1].seeds[-1].bracket) / found[-1].question.dim
         return Finding.of(
             [
                 close("exactly matched facts over d", exact.factor, 1, 1e-6),
                 close("exponent of exactly matched facts against d", exact.exponent, 1, 1e-6),
                 exponent("N ln N of arg-max against d", law, 1.7, 2.2),
-                between("facts by arg-max over d at the largest d", facts[-1] / dims_of[-1], 3),
+                between("facts by arg-max over d at the largest d", stored, 3),
             ]
         )
 
@@ -265,14 +279,6 @@ def exact_matching(
         ),
         judge,
     )
-
-
-def _points(found: Sequence[Any]) -> tuple[list[float], list[float]]:
-    """d and the facts stored, for every question and seed."""
-    pairs = [
-        (each.question.dim, bracket_middle(seed.bracket)) for each in found for seed in each.seeds
-    ]
-    return [float(dim) for dim, _ in pairs], [facts for _, facts in pairs]
 
 
 def limit_of_linear_memories(
@@ -698,8 +704,8 @@ def few_outputs(
 
     def judge(results: Mapping[str, Sequence[Any]]) -> Finding:
         few, many = (_sizes_and_facts(results[name]) for name in ("few", "many"))
-        flat, bent = fitted(*few), fitted(*many)
-        straight = fitted(many[0], [n * math.log(max(n, 1)) for n in many[1]])
+        flat, bent = fitted_brackets(*few), fitted_brackets(*many)
+        straight = fitted_brackets(many[0], [with_logarithm(each) for each in many[1]])
         return Finding.of(
             [
                 exponent("M fixed: N against m·d", flat, 0.9, 1.1),
@@ -744,18 +750,32 @@ def few_output_searches(
     )
 
 
-def _sizes_and_facts(found: Sequence[Any]) -> tuple[list[float], list[float]]:
-    """m·d, and between the largest N that is stored and the smallest that is not."""
+def _sizes_and_facts(found: Sequence[Any]) -> tuple[list[float], list[Ends]]:
+    """m·d, and the brackets of N."""
     pairs = [
-        (each.question.dim * each.question.width, bracket_middle(seed.bracket))
+        (float(each.question.dim * each.question.width), ends(seed.bracket))
         for each in found
         for seed in each.seeds
     ]
-    return [float(size) for size, _ in pairs], [facts for _, facts in pairs]
+    return [size for size, _ in pairs], [bracket for _, bracket in pairs]
+
+
+def ends(bracket: Any) -> Ends:
+    """The largest N that is stored and the smallest that is not; None without one of them."""
+    if bracket.lower is None or bracket.upper is None:
+        return None
+    return float(bracket.lower), float(bracket.upper)
+
+
+def with_logarithm(bracket: Ends) -> Ends:
+    """The same of N ln N."""
+    if bracket is None:
+        return None
+    lower, upper = (n * math.log(max(n, 1)) for n in bracket)
+    return lower, upper
 
 
 def bracket_middle(bracket: Any) -> float:
     """Between the largest N that is stored and the smallest that is not; 0 without one of them."""
-    if bracket.lower is None or bracket.upper is None:
-        return 0.0
-    return math.sqrt(bracket.lower * bracket.upper)
+    both = ends(bracket)
+    return 0.0 if both is None else math.sqrt(both[0] * both[1])

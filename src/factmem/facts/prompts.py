@@ -13,7 +13,10 @@ from factmem.errors import FactmemError
 from factmem.facts.table import MISSING, FactTable
 from factmem.facts.vocabulary import Vocabulary
 
-__all__ = ["PromptDistribution", "Prompts", "count_tokens", "question_chances"]
+__all__ = ["Occupied", "PromptDistribution", "Prompts", "count_tokens", "question_chances"]
+
+_MOST_SQUARED = 46_340
+"""The square root of the largest 32-bit number."""
 
 
 class Prompts(NamedTuple):
@@ -25,6 +28,15 @@ class Prompts(NamedTuple):
     """Places in `FactTable.fact_ids`."""
     answers: Int[Array, " batch"]
     """Answer ids, counted from 0."""
+
+
+class Occupied(NamedTuple):
+    """How much of a distribution with room for more is in use: data, so that it compiles once."""
+
+    facts: Int[Array, ""]
+    """The first of its facts, of which one is asked for."""
+    noise: Int[Array, ""]
+    """The first of its noise tokens, which are drawn."""
 
 
 class PromptDistribution(eqx.Module):
@@ -56,6 +68,8 @@ class PromptDistribution(eqx.Module):
     thresholds: UInt32[Array, " thresholds"] | None
     vocabulary: Vocabulary = eqx.field(static=True)
     length: int = eqx.field(static=True)
+    occupied: Occupied | None = None
+    """None where all of it is; see `factmem.training.room`."""
 
     @classmethod
     def of(
@@ -157,7 +171,7 @@ class PromptDistribution(eqx.Module):
     def draw_facts(self, key: Key[Array, ""], batch: int) -> Int[Array, " batch"]:
         """Facts drawn from p, as places in `FactTable.fact_ids`."""
         if self.thresholds is None:
-            return jr.randint(key, (batch,), 0, self.facts, dtype=jnp.int32)
+            return jr.randint(key, (batch,), 0, self._facts_in_use, dtype=jnp.int32)
         drawn = jr.bits(key, (batch,), jnp.uint32)
         place = jnp.searchsorted(self.thresholds, drawn, side="right")
         return place.astype(jnp.int32)
@@ -168,12 +182,15 @@ class PromptDistribution(eqx.Module):
         Over the batch every fact is as likely as p says, but how often it comes varies less than
         in independent draws: within 2 of batch · p.
         """
-        place = np.arange(batch, dtype=np.int64)
         if self.thresholds is None:
+            facts, place = self._facts_in_use, jnp.arange(batch, dtype=jnp.int32)
+            if batch > _MOST_SQUARED:
+                raise FactmemError(f"up to {_MOST_SQUARED} facts are drawn evenly, not {batch}")
             # ⌊(i·F + v) / B⌋ for v uniform below F, without its large products.
-            low, rest = (part.astype(np.int32) for part in np.divmod(place * self.facts, batch))
-            within = jr.randint(key, (batch,), 0, self.facts, dtype=jnp.int32)
-            return jnp.asarray(low) + (rest + within) // batch
+            rest = place * (facts % batch)
+            within = jr.randint(key, (batch,), 0, facts, dtype=jnp.int32)
+            return place * (facts // batch) + rest // batch + (rest % batch + within) // batch
+        place = np.arange(batch, dtype=np.int64)
         edges = (np.append(place, batch) << 32) // batch
         low, width = edges[:-1].astype(np.uint32), np.diff(edges).clip(max=2**32 - 1)
         drawn = low + jr.bits(key, (batch,), jnp.uint32) % width.astype(np.uint32)
@@ -207,8 +224,14 @@ class PromptDistribution(eqx.Module):
     ) -> Int[Array, "batch length"]:
         """The tokens of every prompt in the order subject, relation, noise, EOS."""
         names = self.vocabulary
-        noise = _uniform(key, facts.shape[0], self.length - 3, names.noise)
+        drawn = names.noise if self.occupied is None else self.occupied.noise
+        noise = _uniform(key, facts.shape[0], self.length - 3, drawn, names.noise)
         return self._around(noise + names.first_noise, facts)
+
+    @property
+    def _facts_in_use(self) -> int | Int[Array, ""]:
+        """How many facts are drawn from; beyond them there is only room."""
+        return self.facts if self.occupied is None else self.occupied.facts
 
     def _around(
         self, noise: Int[Array, "batch places"], facts: Int[Array, " batch"]
@@ -232,16 +255,19 @@ def count_tokens(tokens: Int[Array, "batch length"], size: int) -> Int[Array, "b
     return counts.reshape(batch, size)
 
 
-def _uniform(key: Key[Array, ""], rows: int, columns: int, size: int) -> Int[Array, "rows columns"]:
-    """Independent numbers, uniform on 0 … size − 1.
+def _uniform(
+    key: Key[Array, ""], rows: int, columns: int, size: int | Int[Array, ""], most: int
+) -> Int[Array, "rows columns"]:
+    """Independent numbers, uniform on 0 … size − 1, where size is at most `most`.
 
     A 32-bit word modulo n favours some results by at most n parts in 2^32. Two numbers come from
     one word, as the digits of word mod size², while n = size² leaves that below 2^−16: random
     words are most of what sampling costs.
     """
-    if size**2 <= 2**16:
-        word = jr.bits(key, (rows, (columns + 1) // 2), jnp.uint32) % jnp.uint32(size**2)
-        both = jnp.concatenate([word // jnp.uint32(size), word % jnp.uint32(size)], axis=1)
+    if most**2 <= 2**16:
+        digit = jnp.asarray(size, jnp.uint32)
+        word = jr.bits(key, (rows, (columns + 1) // 2), jnp.uint32) % (digit * digit)
+        both = jnp.concatenate([word // digit, word % digit], axis=1)
         return both[:, :columns].astype(jnp.int32)
     return jr.randint(key, (rows, columns), 0, size, dtype=jnp.int32)
 

@@ -13,6 +13,7 @@ from .protocol import QUICK as QUICK
 from .protocol import MemoryProtocol as MemoryProtocol
 from .protocol import Protocol as Protocol
 from .protocol import Recipe as Recipe
+from .room import Room as Room
 from .state import Check as Check
 from .transformers import Run as Run
 from .transformers import TrainedTransformer as TrainedTransformer

@@ -122,9 +122,9 @@ BEST = Protocol(
 """The most facts within the prompts and the wall time of `PAPER`: one run by Muon whose rate falls
 as a cosine. How it was found stands in docs/training.md."""
 
-QUICK = replace(BEST, steps=2**12, batch=512)
-"""For checks in seconds: `BEST` on a sixteenth of its prompts. Of shapes with 1,500 to 6,000
-parameters it stores more than `PAPER`, and about the same for every seed."""
+QUICK = replace(BEST, steps=2**11, batch=512)
+"""For checks in seconds: `BEST` on a thirty-second of its prompts. Shapes of 1,500 to 6,000
+parameters store about as much by it as by `PAPER`, and every seed about the same."""
 
 
 @dataclass(frozen=True)

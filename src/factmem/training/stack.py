@@ -19,7 +19,7 @@ from factmem.facts.prompts import PromptDistribution, Prompts
 from factmem.training.optimisers import Settings, learning_rate, transformation
 from factmem.training.protocol import Recipe
 from factmem.transformer.attention import TRAINING_TOLERANCE
-from factmem.transformer.model import Transformer, cross_entropy, mean_cross_entropy, share_right
+from factmem.transformer.model import Transformer, mean_cross_entropy, share_right
 
 __all__ = ["Scores", "Stack", "advance", "begin", "measure", "trained"]
 
@@ -33,6 +33,8 @@ class Stack(eqx.Module):
     settings: Settings
     answers: Int[Array, "runs facts"]
     """Every run's own answers to the facts; the questions are the same for all."""
+    possible: Bool[Array, "runs answers"] | None = None
+    """Which answers there are; None if all are."""
 
 
 class Scores(NamedTuple):
@@ -46,11 +48,15 @@ class Scores(NamedTuple):
 
 @partial(jax.jit, static_argnames="recipe")
 def begin(
-    models: Transformer, settings: Settings, answers: Int[Array, "runs facts"], recipe: Recipe
+    models: Transformer,
+    settings: Settings,
+    answers: Int[Array, "runs facts"],
+    recipe: Recipe,
+    possible: Bool[Array, "runs answers"] | None = None,
 ) -> Stack:
     """A stack before its first step."""
     state = jax.vmap(lambda model, own: transformation(recipe.optimiser, own).init(model.weights))
-    return Stack(models, state(models, settings), settings, answers)
+    return Stack(models, state(models, settings), settings, answers, possible)
 
 
 @partial(jax.jit, static_argnames=("recipe", "together"))
@@ -99,8 +105,7 @@ def measure(stack: Stack, prompts: Prompts) -> Scores:
     """Loss, accuracy and health of every run."""
 
     def of_run(run: Stack) -> Scores:
-        model, answers = run.models, run.answers[prompts.facts]
-        logits, targets = model.logits(prompts.content), model.targets(answers)
+        logits, targets = _decoded(run, run.models, prompts)
         loss, share = mean_cross_entropy(logits, targets), share_right(logits, targets)
         parts = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(trained(run))]
         return Scores(loss, share, jnp.isfinite(loss) & jnp.all(jnp.stack(parts)))
@@ -108,14 +113,24 @@ def measure(stack: Stack, prompts: Prompts) -> Scores:
     return jax.lax.map(of_run, stack)
 
 
+def _decoded(
+    run: Stack, model: Transformer, prompts: Prompts, tolerance: float | None = None
+) -> tuple[Float[Array, "batch outputs"], Int[Array, " batch"]]:
+    """The logits of a run with these weights, and which of them should be the largest."""
+    logits = model.logits(prompts.content, tolerance=tolerance)
+    if run.possible is not None:
+        logits = jnp.where(run.possible[None, :], logits, -jnp.inf)
+    return logits, model.targets(run.answers[prompts.facts])
+
+
 def _step(prompts: Prompts, number: Int[Array, ""], recipe: Recipe, run: Stack) -> Any:
     """What one run has trained after one more step."""
-    answers, settings = run.answers[prompts.facts], run.settings
+    settings = run.settings
     weights: Any = run.models.weights
 
     def loss(weights: Any) -> Float[Array, ""]:
         model = eqx.tree_at(lambda model: model.weights, run.models, weights)
-        return cross_entropy(model, prompts.content, answers, tolerance=TRAINING_TOLERANCE)
+        return mean_cross_entropy(*_decoded(run, model, prompts, TRAINING_TOLERANCE))
 
     slope = jax.grad(loss)(weights)
     # optax mixes its own float32 counters in; nothing else may promote types silently.

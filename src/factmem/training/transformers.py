@@ -25,6 +25,7 @@ from factmem.training.checkpoint import Checkpoint, digest
 from factmem.training.optimisers import Settings
 from factmem.training.outcome import TrainingOutcome
 from factmem.training.protocol import Protocol
+from factmem.training.room import Room
 from factmem.training.stack import Stack, advance, begin, measure
 from factmem.training.state import Check, Training
 from factmem.transformer.model import Transformer
@@ -104,6 +105,7 @@ def train_transformers(
     *,
     report: Report | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
+    room: Room | None = None,
 ) -> list[TrainedTransformer]:
     """Trains several transformers of one shape at once, on the same prompts.
 
@@ -114,6 +116,8 @@ def train_transformers(
         report: told now and then the steps done, and loss and accuracy of the best run.
         checkpoint: a file that is kept up to date. If it exists, training goes on from there, as
             if it had never been interrupted; once training is over, it holds the whole result.
+        room: the sizes to compile for, so that what is compiled serves other tables too; those of
+            this one if left out.
 
     Returns:
         How the runs went, in their order. They do not disturb each other: one that ends, well or
@@ -135,16 +139,15 @@ def train_transformers(
     """
     if not runs:
         raise FactmemError("there is nothing to train: give at least one run")
-    training = Training.before(_stack(runs, protocol))
+    asked = runs[0].asked if room is None else room.questions(runs[0].asked)
+    training = Training.before(_stack(runs, protocol, room))
     keeper = None
     if checkpoint is not None:
-        identity = digest(
-            training.stack, runs[0].asked, jr.key_data(key), repr(protocol), _contests(runs)
-        )
+        identity = digest(training.stack, asked, jr.key_data(key), repr(protocol), _contests(runs))
         keeper = _Keeper(Checkpoint(checkpoint, identity))
         training = keeper.found(training, protocol)
     try:
-        for training in _checks(training, runs, protocol, key, report):  # noqa: B020
+        for training in _checks(training, runs, asked, protocol, key, report):  # noqa: B020
             if keeper is not None:
                 keeper.keep_now_and_then(training)
     except BaseException:
@@ -184,7 +187,7 @@ class _Keeper:
             self.kept, self.when = training.checks_done, time.monotonic()
 
 
-def _stack(runs: Sequence[Run], protocol: Protocol) -> Stack:
+def _stack(runs: Sequence[Run], protocol: Protocol, room: Room | None = None) -> Stack:
     models, answers = _stacked([run.start for run in runs]), _answers(runs)
     if models.vocabulary != runs[0].asked.vocabulary:
         raise FactmemError("a start and its questions have different vocabularies")
@@ -197,18 +200,23 @@ def _stack(runs: Sequence[Run], protocol: Protocol) -> Stack:
         memory=jnp.full(count, protocol.memory, dtype),
         horizon=jnp.full(count, protocol.steps, dtype),
     )
-    return begin(models, settings, answers, protocol.recipe)
+    possible = None
+    if room is not None:
+        models = _stacked([room.model(run.start) for run in runs])
+        answers = jnp.stack([room.questions(run.asked).fact_answers for run in runs])
+        possible = jnp.stack([room.answers(run.asked) for run in runs])
+    return begin(models, settings, answers, protocol.recipe, possible)
 
 
 def _checks(
     training: Training,
     runs: Sequence[Run],
+    asked: PromptDistribution,
     protocol: Protocol,
     key: Key[Array, ""],
     report: Report | None,
 ) -> Iterator[Training]:
     """Trains from check to check, until every run has ended."""
-    asked = runs[0].asked
     batch_key, test_key = jr.split(key)
     tests = _sample(asked, test_key, protocol.prompts)
     pace = _Pace()
@@ -294,8 +302,9 @@ class _Pace:
 def _result(training: Training, number: int, run: Run) -> TrainedTransformer:
     outcome = training.outcomes[number]
     assert outcome is not None, "every run has ended"
+    weights = jax.tree.map(lambda leaf: leaf[number], training.stack.models.weights)
     return TrainedTransformer(
-        model=jax.tree.map(lambda leaf: leaf[number], training.stack.models),
+        model=eqx.tree_at(lambda model: model.weights, run.start, weights),
         learning_rate=run.learning_rate,
         outcome=outcome,
         checks=training.checks[number],
