@@ -39,6 +39,31 @@ def test_the_interval_is_that_of_least_squares():
     assert law.at(x) == pytest.approx(np.exp(level) * x**slope)
 
 
+def test_brackets_of_no_width_say_nothing_new():
+    x, y = [1.0, 2.0, 2.0, 8.0], [1.0, 2.2, 1.9, 8.1]
+    assert fit_power_law(x, y, [1.0] * 4) == fit_power_law(x, y)
+
+
+def test_brackets_widen_the_interval_by_how_far_they_let_the_exponent_stray():
+    """Against draws: at each x one place in the bracket for all its points."""
+    x = np.repeat([1536.0, 6144.0, 20000.0], [3, 3, 2])
+    widths = np.repeat([1.21, 1.4, 1.1], [3, 3, 2])
+    places = np.random.default_rng(0).uniform(-0.5, 0.5, (20_000, 3))
+    logs = np.repeat(places, [3, 3, 2], axis=1) * np.log(widths)
+    away = np.log(x) - np.log(x).mean()
+    deviation = (logs @ away / (away @ away)).std()
+    law = fit_power_law(x.tolist(), x.tolist(), widths.tolist())
+    assert law.exponent == pytest.approx(1)
+    assert law.half_width == pytest.approx(1.96 * deviation, rel=0.02)
+
+
+def test_scatter_and_brackets_add_like_independent_errors():
+    x, y, widths = [1.0, 1.0, 4.0, 4.0], [1.0, 1.3, 4.0, 4.4], [1.2] * 4
+    scatter = fit_power_law(x, y).half_width
+    alone = fit_power_law(x, x, widths).half_width
+    assert fit_power_law(x, y, widths).half_width == pytest.approx(math.hypot(scatter, alone))
+
+
 def test_two_points_leave_the_exponent_open():
     law = fit_power_law([1, 2], [1, 4])
     assert (law.exponent, law.low, law.high) == (pytest.approx(2), -math.inf, math.inf)

@@ -14,7 +14,7 @@ from factmem.cli import main
 from factmem.errors import FactmemError
 from factmem.facts import Vocabulary
 from factmem.runs import perform
-from factmem.training import BEST, PAPER, step_flops
+from factmem.training import BEST, PAPER, QUICK, step_flops
 from factmem.transformer import Shape
 
 SMALL = {"dim": 12, "heads": 3, "head_dim": 4, "width": 10, "length": 8}
@@ -68,6 +68,32 @@ def test_what_is_stored_is_asked_for_in_full(capsys):
     assert 0 <= found["accuracy_in_worst_noise"] <= found["accuracy"] <= 1
     assert "relative_margin" in found
     assert "accuracy" not in measured(short(steps=1, checks=1))
+
+
+def test_room_for_larger_tables_changes_no_measurement():
+    plain, roomy = measured(short()), measured(short(), room=[8, 8, 16, 20, 60])
+    assert roomy.keys() == plain.keys()
+    for key, value in plain.items():
+        assert roomy[key] == (pytest.approx(value, rel=1e-3) if key != "outcome" else value), key
+
+
+@pytest.mark.parametrize("scaling", ["s=r", "s=r2", "d=s=r"])
+def test_most_sizes_of_a_quick_search_are_compiled_for_at_once(scaling):
+    answers = None if scaling == "d=s=r" else 8
+    quick = TransformerQuestion(16, 8, 2, 16, answers, protocol="quick", scaling=scaling)
+    guess = quick.search("fast").guess
+    rooms = [quick.task(size, 0).config["room"] for size in range(1, 6 * guess)]
+    assert len({tuple(room) for room in rooms[: int(1.2 * guess)]}) == 1
+    assert len({tuple(room) for room in rooms}) < 7
+    for size, room in enumerate(rooms, 1):
+        subjects, relations, own = quick.sizes(size)
+        needed = [subjects, relations, subjects + relations, relations * own, subjects * relations]
+        assert all(most >= least for most, least in zip(room, needed, strict=True))
+
+
+def test_only_quick_training_has_room():
+    for protocol in ("paper", "best", "compiled"):
+        assert "room" not in question(protocol=protocol).task(5, 0).config
 
 
 def test_the_cost_counts_every_run_and_step():
@@ -128,7 +154,7 @@ def test_guesses_for_the_shape_that_was_measured():
 
 
 def test_all_numbers_of_a_protocol_are_part_of_the_configuration():
-    for name, protocol in (("paper", PAPER), ("best", BEST)):
+    for name, protocol in (("paper", PAPER), ("best", BEST), ("quick", QUICK)):
         training = question(protocol=name, patient=True).task(5, 0).config["training"]
         assert training == asdict(protocol)
     assert question(protocol="compiled").task(5, 0).config["training"] is None

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factmem.claims import Finding, Verdict
-from factmem.claims.claim import between, close, exponent, fitted
-from factmem.power_law import PowerLaw
+from factmem.claims.claim import between, close, exponent, fitted, fitted_brackets
+from factmem.power_law import PowerLaw, fit_power_law
 
 
 @pytest.mark.parametrize(
@@ -53,6 +53,19 @@ def test_laws_of_what_stores_nothing():
     assert fitted([1.0, 2.0], [2.0, 4.0]).exponent == pytest.approx(1)
     for missing in (None, 0.0, math.nan):
         law = fitted([1.0, 2.0, 3.0], [2.0, missing, 4.0])
+        assert not exponent("it", law, -9.0, 9.0).holds
+
+
+def test_laws_of_brackets():
+    law = fitted_brackets([1.0, 2.0, 2.0], [(1.0, 1.21), (2.0, 2.42), (2.0, 2.42)])
+    assert law.exponent == pytest.approx(1)
+    assert law.factor == pytest.approx(1.1)
+    assert law.half_width == pytest.approx(
+        fit_power_law([1, 2, 2], [1, 2, 2], [1.21] * 3).half_width
+    )
+    assert law.half_width > 0.1
+    for missing in (None, (0.0, 1.0)):
+        law = fitted_brackets([1.0, 2.0, 3.0], [(1.0, 1.1), missing, (3.0, 3.1)])
         assert not exponent("it", law, -9.0, 9.0).holds
 
 

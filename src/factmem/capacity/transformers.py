@@ -24,7 +24,7 @@ __all__ = [
 ProtocolName = Literal["paper", "best", "quick", "compiled"]
 Scaling = Literal["s=r", "s=r2", "d=s=r"]
 
-_DENSITY = {"paper": 0.11, "best": 0.21, "quick": 0.11, "compiled": 0.15}
+_DENSITY = {"paper": 0.11, "best": 0.21, "quick": 0.135, "compiled": 0.15}
 """Facts per parameter in (32, 8, 4, 32) with S = R and D = 8: see docs/capacity.md."""
 _HOPELESS = ((0.25, 0.75), (0.5, 0.93))
 """Training by `paper` is ended when its best accuracy is below 75 % after a quarter of the steps,
@@ -161,7 +161,7 @@ class TransformerQuestion(Question):
         return {
             **asdict(chosen),
             "criterion": min(self.criterion, most),
-            "hopeless": _HOPELESS if self.ends_hopeless else (),
+            "hopeless": _HOPELESS if self.ends_hopeless else chosen.hopeless,
         }
 
 
@@ -193,7 +193,8 @@ def measure_transformer(
         criterion: the accuracy that counts as stored.
         seed: of table, embeddings, weights and prompts.
         room: the most subjects, relations, noise tokens, answers and facts that training is
-            compiled for, if they are more.
+            compiled for, if it is to be quick. Then what is stored is not asked for in full, which
+            would compile anew.
     """
     import jax.random as jr
 
@@ -209,7 +210,7 @@ def measure_transformer(
     else:
         model, found = _trained(keys, asked, shape, training, room)
     sizes = {"facts": table.facts, "parameters": shape.parameters}
-    if not found["stored"] or model is None:
+    if not found["stored"] or model is None or room is not None:
         return {**found, **sizes}
     asked_for_all = recall(model, asked, keys[2], _PROMPTS)
     return {

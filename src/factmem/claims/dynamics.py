@@ -274,7 +274,7 @@ def _first_loss(results: Results) -> float:
 
 
 def without_many_subjects(
-    seeds: Sequence[int], sizes: Sequence[tuple[int, int]] = ((64, 4), (8, 8), (4, 32))
+    seeds: Sequence[int], sizes: Sequence[tuple[int, int]] = ((32, 2), (8, 8), (2, 16))
 ) -> Claim:
     """What happens without S ≫ R."""
 
