@@ -110,15 +110,19 @@ def test_guesses_follow_the_law_of_the_paper(dim):
     assert 1.2 * guess == pytest.approx(dim**2, rel=0.05)
 
 
-def test_a_density_of_the_last_shape_is_the_guess():
-    assert LinearQuestion(10).search("fast", 0.37).guess == 37
+def test_the_luck_of_the_last_shape_is_in_the_guess():
+    question = LinearQuestion(10)
+    assert question.expected == pytest.approx(100 * question.density)
+    for facts in (11, 37, 90):
+        assert question.search("fast", facts / question.expected).guess == facts
 
 
-def test_densities_that_differ_a_little_begin_at_the_same_size():
+def test_luck_that_differs_a_little_begins_at_the_same_size():
     """The next power of the ratio: 1.15^27 = 43.5 and 1.15^28 = 50.1 are neighbours."""
     question = LinearQuestion(10, ratio=1.15)
-    assert {question.search("fast", n / 100).guess for n in range(41, 47)} == {44}
-    assert {question.search("fast", n / 100).guess for n in range(47, 54)} == {50}
+    guesses = {n: question.search("fast", n / question.expected).guess for n in range(41, 54)}
+    assert {guesses[n] for n in range(41, 47)} == {44}
+    assert {guesses[n] for n in range(47, 54)} == {50}
 
 
 def test_the_authors_ranges():

@@ -137,8 +137,8 @@ def find_capacities(
 ) -> list[Capacity]:
     """How many facts several shapes store, such as the sizes of one line of a figure.
 
-    For every seed the shapes are searched in their order, each from the facts per parameter that
-    the last one had. See `find_capacity` for the arguments.
+    For every seed the shapes are searched in their order, each from as many times the expected
+    facts as the last one stored. See `find_capacity` for the arguments.
     """
     searches = Searches(questions, seeds, search)
     known = sweep(
@@ -169,10 +169,10 @@ class _Search:
         return cls(question, seed, search, walk(search, verdict))
 
     @property
-    def density(self) -> float | None:
-        """Facts per parameter that are stored."""
-        lower = self.walk.bracket.lower
-        return None if lower is None else self.question.facts(lower) / self.question.parameters
+    def luck(self) -> float | None:
+        """How many times as many facts are stored as was to be expected."""
+        lower, expected = self.walk.bracket.lower, self.question.expected
+        return None if lower is None else self.question.facts(lower) / expected
 
     @property
     def left(self) -> int:
@@ -213,7 +213,7 @@ class Searches:
         """A seed's searches, up to the first that is not over."""
         found: list[_Search] = []
         for question in self.questions:
-            search = question.search(self.search, found[-1].density if found else None)
+            search = question.search(self.search, found[-1].luck if found else None)
             found.append(_Search.at(question, seed, search, known))
             if found[-1].walk.lacks is not None:
                 break

@@ -65,20 +65,25 @@ class Question(ABC):
         """The measurement that says whether a size is stored. Its metrics have `stored`: true,
         false, or null where that was not found out."""
 
-    def search(self, name: SearchName, density: float | None = None) -> Search:
+    @property
+    def expected(self) -> float:
+        """Facts that the shape probably stores."""
+        return self.parameters * self.density
+
+    def search(self, name: SearchName, luck: float | None = None) -> Search:
         """The search for the largest size.
 
         Args:
             name: `fast`, or `paper` for the authors' own.
-            density: facts per parameter to begin with, such as those of the last shape of a sweep;
-                what such shapes usually store if left out.
+            luck: how many times the expected facts to begin with, such as the last shape of a
+                sweep stored; once if left out.
         """
         if name == "paper":
             return self.paper_search
-        facts = self.parameters * (self.density if density is None else density)
+        facts = self.expected * (1 if luck is None else luck)
         # What stores everything at one shape, as something broken may, is still asked at the next.
         guess = min(self.size_of(facts), FastSearch.most)
-        return FastSearch(guess if density is None else self._shared(guess), self.ratio, _STEP)
+        return FastSearch(guess if luck is None else self._shared(guess), self.ratio, _STEP)
 
     def _shared(self, guess: int) -> int:
         """The power of the ratio next to a guess: seeds that differ a little begin alike, and what

@@ -142,7 +142,7 @@ class TransformerQuestion(Question):
     def _room(self, size: int) -> list[int]:
         """The most subjects, relations, noise tokens, answers and facts to compile for: a little
         more than the shape will probably store, so that most sizes of a search share a program."""
-        most = _ROOM * self.size_of(self.parameters * self.density)
+        most = _ROOM * self.size_of(self.expected)
         while size > most:
             most *= _MORE_ROOM
         subjects, relations, answers = self.sizes(round(most))
