@@ -1,5 +1,7 @@
 """The list of claims as a whole."""
 
+from pathlib import Path
+
 import pytest
 from tests.claims import test_bounds, test_dynamics, test_memories, test_transformers
 
@@ -34,3 +36,14 @@ def test_names():
     assert claim_named("theorem-8").id == "theorem-8"
     with pytest.raises(FactmemError, match=r"no claim 'theorem-9'; there are theorem-1a"):
         claim_named("theorem-9")
+
+
+def test_the_page_has_the_list_as_it_is():
+    page = (Path(__file__).parents[2] / "docs" / "claims.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    assert rows == [
+        "| `{}` | {} ({}) | {} |".format(
+            *(text.replace("|", "\\|") for text in (each.id, each.claim, each.place, each.method))
+        )
+        for each in all_claims()
+    ]
