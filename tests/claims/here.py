@@ -1,12 +1,15 @@
 """Checking claims in this process, so that a test can break what they check."""
 
+import math
 from concurrent.futures import Future
 
 import jax
 import pytest
 
+from factmem import memories
+from factmem.capacity import memories as questions
 from factmem.claims import Verdict, check_claims
-from factmem.runs import Store, Workers, perform
+from factmem.runs import Measure, Store, Workers, perform
 
 
 class Here(Workers):
@@ -61,3 +64,36 @@ def nightly(names, slow):
 def forget_compiled():
     """What was compiled knows nothing of what is broken later."""
     jax.clear_caches()
+
+
+def wrapped(name, change):
+    """Breaks a function of `memories`: its result is changed."""
+
+    def breaks(monkeypatch):
+        right = getattr(memories, name)
+        monkeypatch.setattr(memories, name, lambda *a, **k: change(right(*a, **k)))
+
+    return breaks
+
+
+def searched(monkeypatch, function):
+    """Searches for what memories store ask this function instead."""
+    monkeypatch.setattr(questions, "MEASURE", Measure(function.__name__, 1, function))
+
+
+def by_information(*, dim, width, outputs, facts, seed, **_):
+    """Stored is what has a bit for each weight, or a little more with another seed."""
+    weights = dim * (width or dim)
+    return {"stored": facts * math.log2(outputs) <= 1.4 * (1 + seed / 50) * weights}
+
+
+def without_logarithm(*, dim, width, facts, seed, **_):
+    return {"stored": facts <= (1 + seed / 50) * dim * (width or dim) / 2}
+
+
+def everything(**_):
+    return {"stored": True}
+
+
+def nothing(**_):
+    return {"stored": False}

@@ -3,7 +3,15 @@
 from pathlib import Path
 
 import pytest
-from tests.claims import test_bounds, test_dynamics, test_memories, test_transformers
+from tests.claims import (
+    test_bounds,
+    test_constructions,
+    test_dynamics,
+    test_linear_limits,
+    test_linear_memories,
+    test_mlp_memories,
+    test_trained_transformers,
+)
 
 from factmem.claims import all_claims, claim_named
 from factmem.errors import FactmemError
@@ -27,7 +35,15 @@ def test_only_the_misreading_should_fail():
 
 
 def test_every_claim_has_a_test_that_breaks_it():
-    modules = (test_bounds, test_dynamics, test_memories, test_transformers)
+    modules = (
+        test_bounds,
+        test_constructions,
+        test_dynamics,
+        test_linear_limits,
+        test_linear_memories,
+        test_mlp_memories,
+        test_trained_transformers,
+    )
     broken = {name for module in modules for name in module.BROKEN}
     assert broken == {claim.id for claim in all_claims()}
 

@@ -2,7 +2,15 @@
 
 from collections.abc import Callable, Sequence
 
-from factmem.claims import bounds, dynamics, memories, transformers
+from factmem.claims import (
+    bounds,
+    constructions,
+    dynamics,
+    linear_limits,
+    linear_memories,
+    mlp_memories,
+    trained_transformers,
+)
 from factmem.claims.claim import Claim
 from factmem.errors import FactmemError, visible
 
@@ -11,25 +19,25 @@ __all__ = ["all_claims", "claim_named"]
 _SEEDS = 3
 
 _MAKERS: tuple[Callable[[Sequence[int]], Claim], ...] = (
-    memories.theorem_1a,
-    memories.theorem_1b,
-    memories.orthonormal_embeddings,
-    memories.exact_matching,
-    memories.shared_answers,
-    memories.one_gradient_step,
-    memories.limit_of_linear_memories,
-    memories.theorem_2,
-    memories.tangents_are_learnt,
-    memories.features_against_tangents,
-    memories.few_outputs,
-    memories.quantisation,
-    transformers.superposed_tokens,
-    transformers.theorem_3,
-    transformers.theorem_4,
-    transformers.repeated_answers,
-    transformers.partial_tables,
-    transformers.attention_against_mlp,
-    transformers.facts_per_parameter,
+    linear_memories.theorem_1a,
+    linear_memories.theorem_1b,
+    linear_memories.orthonormal_embeddings,
+    linear_limits.exact_matching,
+    linear_memories.shared_answers,
+    linear_memories.one_gradient_step,
+    linear_limits.limit_of_linear_memories,
+    mlp_memories.theorem_2,
+    mlp_memories.tangents_are_learnt,
+    mlp_memories.features_against_tangents,
+    mlp_memories.few_outputs,
+    linear_memories.quantisation,
+    constructions.superposed_tokens,
+    constructions.theorem_3,
+    constructions.theorem_4,
+    constructions.repeated_answers,
+    constructions.partial_tables,
+    trained_transformers.attention_against_mlp,
+    trained_transformers.facts_per_parameter,
     dynamics.invariant,
     dynamics.convergence,
     dynamics.sequential_learning,

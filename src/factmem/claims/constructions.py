@@ -1,16 +1,14 @@
-"""Section 4 of the paper: what attention and MLPs store, by construction and by training.
+"""Section 4 of the paper: what attention and MLPs store by construction, Theorems 3 and 4.
 
 Importing this loads no jax.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from factmem import capacity, transformer
-from factmem.capacity.transformers import TransformerQuestion
+from factmem import transformer
 from factmem.claims.claim import (
     Claim,
     Finding,
@@ -18,24 +16,18 @@ from factmem.claims.claim import (
     close,
     exponent,
     fitted,
-    fitted_brackets,
 )
-from factmem.claims.measurement import Together, direct
+from factmem.claims.measurement import direct
 from factmem.claims.results import Results, column, mean
 from factmem.facts.table import MISSING, FactTable
 
 __all__ = [
-    "attention_against_mlp",
-    "facts_per_parameter",
     "partial_tables",
     "repeated_answers",
     "superposed_tokens",
     "theorem_3",
     "theorem_4",
 ]
-
-
-# ---- one head ------------------------------------------------------------------------------------
 
 
 def measure_superposition(*, dims: Sequence[int], tokens: int, seed: int) -> dict[str, Any]:
@@ -85,9 +77,6 @@ def superposed_tokens(
         direct(measure_superposition, seeds, dims=list(dims), tokens=tokens),
         judge,
     )
-
-
-# ---- Theorems 3 and 4 ----------------------------------------------------------------------------
 
 
 def _asked(table: FactTable) -> Any:
@@ -337,132 +326,3 @@ def partial_tables(
         ),
         judge,
     )
-
-
-# ---- trained transformers ------------------------------------------------------------------------
-
-
-def measure_shapes(
-    *, shapes: Sequence[Sequence[int]], subjects: int, answers: int, seed: int
-) -> dict[str, Any]:
-    """The best accuracy of several shapes, each trained on the same table of S = R."""
-    import jax.random as jr
-
-    from factmem.training import QUICK, best_run, runs_of, train_transformers
-
-    asked = _asked(FactTable.random(subjects, subjects, answers, seed=seed))
-    to_the_end = replace(QUICK, hopeless=())
-    accuracies = []
-    for shape in shapes:
-        keys = jr.split(jr.key(seed))
-        start = transformer.Transformer.draw(keys[0], transformer.Shape(*shape), asked.vocabulary)
-        runs = train_transformers(runs_of(start, asked, to_the_end), to_the_end, keys[1])
-        accuracies.append(best_run(runs).best_accuracy)
-    return {"accuracies": accuracies}
-
-
-def attention_against_mlp(
-    seeds: Sequence[int], subjects: int = 15, dim: int = 16, head_dim: int = 4
-) -> Claim:
-    """The right of Figure 4."""
-    # (H, m): much attention, much MLP, little of both, too few heads.
-    heads_and_widths = [(16, 4), (6, 64), (6, 4), (1, 112)]
-    shapes = [[dim, heads, head_dim, width] for heads, width in heads_and_widths]
-
-    def judge(results: Results) -> Finding:
-        attention, mlp, neither, few = column(results, "accuracies").mean(axis=0)
-        floor = (
-            f"best accuracy of 1 head and 112 neurons, H·d_h = {head_dim} against S + R = "
-            f"{2 * subjects}"
-        )
-        return Finding.of(
-            [
-                between("best accuracy of 16 heads and 4 neurons", float(attention), 0.97),
-                between("best accuracy of 6 heads and 64 neurons", float(mlp), 0.97),
-                between("best accuracy of 6 heads and 4 neurons", float(neither), most=0.95),
-                between(floor, float(few), most=0.8),
-            ]
-        )
-
-    return Claim(
-        "attention-against-mlp",
-        "Facts can be stored in heads or in the MLP, one for the other, as long as H·d_h is about "
-        "S + R at least.",
-        "Figure 4, right",
-        f"Transformers of d = {dim} and d_h = {head_dim} trained on {subjects**2} facts "
-        f"(S = R = {subjects}, D = 8): four places of the map.",
-        direct(measure_shapes, seeds, shapes=shapes, subjects=subjects, answers=8),
-        judge,
-    )
-
-
-_LINES = {
-    "Figure 4: S = R, H = 8": (8, "s=r"),
-    "Figure 7: S = R, H = 4": (4, "s=r"),
-    "Figure 8: S = R²": (8, "s=r2"),
-    "Figure 9: D = S = R": (8, "d=s=r"),
-}
-"""Which figure has which line is not known for certain: this is the natural order."""
-_COARSE = 1.15
-"""Brackets of quick searches in S, as upper/lower."""
-
-
-def facts_per_parameter(
-    seeds: Sequence[int], dims: Mapping[str, Sequence[int]] | None = None
-) -> Claim:
-    """Figures 4, 7, 8 and 9."""
-    quick = dict.fromkeys(_LINES, (16, 32)) if dims is None else dims
-    thorough = dict.fromkeys(_LINES, (8, 16, 24, 32, 48))
-
-    def judge(found: Mapping[str, Sequence[Any]]) -> Finding:
-        checks = []
-        for name, line in found.items():
-            sizes = [each.question.parameters for each in line for _ in each.seeds]
-            stored = [_facts(each.question, seed.bracket) for each in line for seed in each.seeds]
-            law = fitted_brackets(sizes, stored)
-            checks.append(exponent(f"{name}: facts against parameters", law, 0.85, 1.15))
-            least = sum(0 if bracket is None else bracket[0] for bracket in stored) / sum(sizes)
-            checks.append(between(f"{name}: facts per parameter, at least", least, 0.03, 1))
-        return Finding.of(checks)
-
-    return Claim(
-        "facts-per-parameter",
-        "The facts that trained transformers store grow in proportion to their parameters.",
-        "Figures 4 (left), 7, 8 and 9",
-        "The largest table at 99 %, by search for every seed, of shapes with H·d_h = m = d: the "
-        "exponent of facts against parameters with its 95 % interval.",
-        Together(_lines(quick, seeds, "quick", _COARSE)),
-        judge,
-        at_length=Together(_lines(thorough, [seeds[0] + more for more in range(5)], "paper", 1.05)),
-    )
-
-
-def _facts(question: TransformerQuestion, bracket: Any) -> tuple[int, int] | None:
-    """Facts of the largest table that is stored and of the smallest that is not."""
-    if bracket.lower is None or bracket.upper is None:
-        return None
-    return question.facts(bracket.lower), question.facts(bracket.upper)
-
-
-def _lines(
-    dims: Mapping[str, Sequence[int]], seeds: Sequence[int], protocol: Any, ratio: float
-) -> dict[str, capacity.Searches]:
-    """The search of every line, by its name."""
-
-    def question(dim: int, heads: int, scaling: Any) -> TransformerQuestion:
-        answers = None if scaling == "d=s=r" else 8
-        return TransformerQuestion(
-            dim,
-            heads,
-            dim // heads,
-            dim,
-            answers,
-            protocol=protocol,
-            scaling=scaling,
-            ratio=ratio,
-        )
-
-    return {
-        name: capacity.Searches([question(dim, *_LINES[name]) for dim in sizes], seeds)
-        for name, sizes in dims.items()
-    }
