@@ -79,10 +79,10 @@ def test_looking_ahead_sees_what_comes_next(search, limit):
 
 
 def test_one_step_above_a_success_the_next_guess_is_that_it_fails():
-    # 28 is being tried: what follows a failure, 27, comes before what follows a success.
+    # 31 is being tried: what follows a failure, 29, comes before what follows a success, 38.
     search = FastSearch(25, 1.05)
-    assert list(islice(ahead(search, Bracket(26)), 3)) == [28, 27, 32]
-    assert list(islice(ahead(search, Bracket(None, 22)), 3)) == [19, 20, 21]
+    assert list(islice(ahead(search, Bracket(28)), 4)) == [31, 29, 30, 38]
+    assert list(islice(ahead(search, Bracket(None, 22)), 3)) == [20, 21, 16]
 
 
 @given(searches(), st.integers(1, 10**6), st.integers(1, 10**6))
@@ -99,8 +99,8 @@ def test_a_right_guess_costs_two_tries():
 
 
 def test_steps_grow_upwards_and_downwards():
-    assert walk(FastSearch(100, 1.1), up_to(400)).sizes[:5] == (100, 110, 133, 194, 413)
-    assert walk(FastSearch(100, 1.1), up_to(20)).sizes[:5] == (100, 91, 76, 53, 26)
+    assert walk(FastSearch(100, 1.1), up_to(400)).sizes[:6] == (100, 110, 121, 146, 213, 453)
+    assert walk(FastSearch(100, 1.1), up_to(20)).sizes[:6] == (100, 91, 83, 69, 48, 24)
     # A first step of its own, and then the geometric mean of the ends.
     assert walk(FastSearch(100, 1.01, 1.21), up_to(118)).sizes == (100, 121, 110, 115, 118, 119)
 

@@ -94,10 +94,10 @@ class Search(ABC):
 class FastSearch(Search):
     """From a good guess outwards in growing steps, then the geometric mean of both ends.
 
-    With a first step σ, a guess g and nothing but successes, the sizes are g, gσ, gσ³, gσ⁷, …: the
-    steps in the logarithm double. They shrink alike downwards. A guess that is right costs two
-    tries, one that is wrong by a factor f about log₂(log f / log σ) more to find the other end,
-    and as many to bisect what lies between.
+    With a first step σ, a guess g and nothing but successes, the sizes are g, gσ, gσ², gσ⁴, gσ⁸, …:
+    the logarithm's distance from the guess doubles. They shrink alike downwards. A guess that is
+    right costs two tries, one that is wrong by σ three, one that is wrong by a factor f about
+    log₂(log f / log σ) more to find the other end, and as many to bisect what lies between.
 
     Args:
         guess: the size to begin with.
@@ -132,10 +132,10 @@ class FastSearch(Search):
             return self.guess
         if upper is None:
             assert lower is not None
-            above = int(lower * (lower / self.guess) * max(self.step, self.ratio))
+            above = int(lower * max(lower / self.guess, self.step, self.ratio))
             return min(self.most, max(lower + 1, above)) if lower < self.most else None
         if lower is None:
-            below = math.ceil(upper * (upper / self.guess) / max(self.step, self.ratio))
+            below = math.ceil(upper / max(self.guess / upper, self.step, self.ratio))
             return max(self.least, min(upper - 1, below)) if upper > self.least else None
         if upper <= max(lower + 1, lower * self.ratio):
             return None

@@ -29,7 +29,7 @@ _DENSITY = {"paper": 0.11, "best": 0.21, "quick": 0.135, "compiled": 0.15}
 _HOPELESS = ((0.25, 0.75), (0.5, 0.93))
 """Training by `paper` is ended when its best accuracy is below 75 % after a quarter of the steps,
 or below 93 % after half of them: the evidence stands in docs/capacity.md."""
-_ROOM, _MORE_ROOM = 1.25, 1.5
+_ROOM, _MORE_ROOM = 1.35, 1.5
 _PROMPTS = 8
 """For each fact, when a transformer that stores them is asked for all."""
 

@@ -23,7 +23,8 @@ from factmem.claims.claim import (
 from factmem.claims.drawn_memories import facts_at_accuracy, margin_moments, mean_accuracy
 from factmem.claims.measurement import Together, direct
 from factmem.claims.results import Results, column, least, mean, most
-from factmem.claims.searches import Ends, (
+from factmem.claims.searches import (
+    Ends,
     ends,
     few_output_searches,
     with_logarithm,
