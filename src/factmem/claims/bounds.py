@@ -124,7 +124,7 @@ def scaling_law(
 
 def bound_is_met(
     seeds: Sequence[int],
-    widths: Sequence[int] = (16, 64),
+    widths: Sequence[int] = (32, 128),
     outputs: int = 8,
     powers: Sequence[float] = (1.5, 2.0),
 ) -> Claim:
@@ -228,7 +228,7 @@ def theorem_8(seeds: Sequence[int], sizes: Sequence[Sequence[int]] = _SMALL_TABL
 
 
 def cubic_capacity(
-    seeds: Sequence[int], widths: Sequence[int] = (16, 64), matrices: Sequence[int] = (8, 16, 32)
+    seeds: Sequence[int], widths: Sequence[int] = (32, 128), matrices: Sequence[int] = (8, 16, 32)
 ) -> Claim:
     """A summary's misreading: m·d = d³ needs m = d², and then there are d³ parameters."""
 

@@ -230,7 +230,9 @@ def plateau(seeds: Sequence[int], sizes: Sequence[int] = _FIGURE_5) -> Claim:
     )
 
 
-def softmax_stages(seeds: Sequence[int], dim: int = 292, steps: int = 4096) -> Claim:
+def softmax_stages(
+    seeds: Sequence[int], dim: int = 292, steps: int = 2048, at_length: int = 4096
+) -> Claim:
     """The right of Figure 5."""
     subjects, relations, answers = _FIGURE_5
     config = {
@@ -264,7 +266,10 @@ def softmax_stages(seeds: Sequence[int], dim: int = 292, steps: int = 4096) -> C
         direct(measure_softmax, seeds, **config),
         judge,
         at_length=Runs(
-            tuple(Task(SOFTMAX, {**config, "seed": seeds[0] + more}) for more in range(5))
+            tuple(
+                Task(SOFTMAX, {**config, "steps": at_length, "seed": seeds[0] + more})
+                for more in range(5)
+            )
         ),
     )
 

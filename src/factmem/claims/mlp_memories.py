@@ -249,7 +249,7 @@ def _gap(results: Results) -> float:
 
 
 def few_outputs(
-    seeds: Sequence[int], dim: int = 8, widths: Sequence[int] = (16, 64), outputs: int = 8
+    seeds: Sequence[int], dim: int = 8, widths: Sequence[int] = (32, 128), outputs: int = 8
 ) -> Claim:
     """Figure 6: a fixed number of outputs against as many as there are keys."""
 
