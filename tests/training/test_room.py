@@ -34,8 +34,7 @@ def trained(asked, protocol, room=None):
     return train_transformers(runs, protocol, jr.key(1), room=room)
 
 
-@pytest.mark.parametrize("protocol", [ADAM, MUON])
-@pytest.mark.parametrize("sizes", [(7, 5, 3), (11, 7, 4)])
+@pytest.mark.parametrize(("protocol", "sizes"), [(ADAM, (7, 5, 3)), (MUON, (11, 7, 4))])
 def test_training_is_the_same(protocol, sizes):
     asked = asked_of(*sizes)
     for plain, roomy in zip(trained(asked, protocol), trained(asked, protocol, ROOM), strict=True):

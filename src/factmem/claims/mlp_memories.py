@@ -261,7 +261,7 @@ def few_outputs(
             [
                 exponent("M fixed: N against m·d", flat, 0.9, 1.1),
                 exponent("M = N: N ln N against m·d", straight, 0.85, 1.15),
-                between("difference of the exponents of N", flat.exponent - bent.exponent, 0.05),
+                between("difference of the exponents of N", flat.exponent - bent.exponent, 0.1),
             ]
         )
 
