@@ -30,6 +30,7 @@ _HOPELESS = ((0.25, 0.75), (0.5, 0.93))
 """Training by `paper` is ended when its best accuracy is below 75 % after a quarter of the steps,
 or below 93 % after half of them: the evidence stands in docs/capacity.md."""
 _ROOM, _MORE_ROOM = 1.35, 1.5
+"""What quick training is compiled for, in units of the expected size; and how that grows."""
 _PROMPTS = 8
 """For each fact, when a transformer that stores them is asked for all."""
 

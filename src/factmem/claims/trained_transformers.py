@@ -18,6 +18,7 @@ from factmem.claims.claim import (
 )
 from factmem.claims.measurement import Together, direct
 from factmem.claims.results import Results, column
+from factmem.claims.searches import COARSE
 from factmem.facts.table import FactTable
 
 __all__ = [
@@ -90,9 +91,6 @@ _LINES = {
 }
 """Which figure has which line is not known for certain: this is the natural order."""
 
-_COARSE = 1.15
-"""Brackets of quick searches in S, as upper/lower."""
-
 
 def facts_per_parameter(
     seeds: Sequence[int], dims: Mapping[str, Sequence[int]] | None = None
@@ -118,7 +116,7 @@ def facts_per_parameter(
         "Figures 4 (left), 7, 8 and 9",
         "The largest table at 99 %, by search for every seed, of shapes with H·d_h = m = d: the "
         "exponent of facts against parameters with its 95 % interval.",
-        Together(_lines(quick, seeds, "quick", _COARSE)),
+        Together(_lines(quick, seeds, "quick", COARSE)),
         judge,
         at_length=Together(_lines(thorough, [seeds[0] + more for more in range(5)], "paper", 1.05)),
     )
