@@ -7,7 +7,7 @@ STAMP := $(VENV)/.factmem-installed
 DOCS_STAMP := $(VENV)/.factmem-docs-installed
 PIP := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help reproduce test nightly lint format bench bench-memories bench-scaling bench-compiler bench-protocols bench-capacity bench-dynamics bench-bounds docs clean
+.PHONY: help reproduce test nightly browser lint format bench bench-memories bench-scaling bench-compiler bench-protocols bench-capacity bench-dynamics bench-bounds docs clean
 
 help:
 	@echo 'make reproduce  run everything that exists of the paper, and print what it found'
@@ -45,11 +45,15 @@ reproduce: $(STAMP)
 # Whole files on one worker each: what jax compiled for one test serves the next.
 SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist loadfile
 
-test: lint
+test: lint browser
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE)
 
-nightly: lint
+nightly: lint browser
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m ''
+
+# Tests look at the report in a browser, if there is one.
+browser:
+	scripts/install-chromium
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check

@@ -110,6 +110,7 @@ def test_models_do_load_jax():
         "factmem.facts",
         "factmem.figures",
         "factmem.memories",
+        "factmem.report",
         "factmem.runs",
         "factmem.training",
         "factmem.transformer",

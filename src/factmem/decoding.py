@@ -9,12 +9,14 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 __all__ = [
     "MarginLoss",
     "Margins",
     "cross_entropy_of_one",
+    "decodable",
     "decode",
     "loss_of_each",
     "margins_in_full",
@@ -46,6 +48,31 @@ def decode(
 ) -> Int[Array, " facts"]:
     """argmax over y of ⟨u_y, F⟩ for every F; of equal scores the first, NaN before all."""
     return _over_blocks(lambda output: jnp.argmax(_scores(output, values)), outputs, _rows(values))
+
+
+def decodable(values: Float[np.ndarray, "outputs dim"]) -> Bool[np.ndarray, " outputs"]:
+    """Whether some vector decodes to y: whether u_y is a corner of the convex hull of all.
+
+    What lies within the hull of the others is never the arg-max, whatever model stands before it.
+    In few dimensions that happens to many: of 64 Gaussian vectors in d = 8 to about one in twelve.
+
+    Examples:
+        >>> decodable(np.array([[1.0, 0.0], [-1.0, 1.0], [-1.0, -1.0], [0.1, 0.1]]))
+        array([ True,  True,  True, False])
+    """
+    from scipy.optimize import linprog
+
+    values = np.asarray(values, np.float64)
+    own = values @ values.T
+    # u_y itself decodes to y for most, and only the others need a linear program.
+    found = (own.diagonal()[:, None] > own).sum(axis=1) == len(values) - 1
+    for place in np.flatnonzero(~found):
+        apart = values[place] - np.delete(values, place, axis=0)
+        solved: Any = linprog(
+            np.zeros(values.shape[1]), A_ub=-apart, b_ub=-np.ones(len(apart)), bounds=(None, None)
+        )
+        found[place] = solved.status == 0
+    return found
 
 
 def recalled(

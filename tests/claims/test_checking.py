@@ -5,8 +5,8 @@ from tests.claims.here import checked
 
 from factmem.claims import Claim, Finding, Runs, Together, Verdict
 from factmem.claims.claim import between
-from factmem.claims.measurement import direct, kept_of
 from factmem.runs import Measure, Store, Task
+from factmem.runs.measurement import direct, kept_of
 
 
 def double(*, number, seed):

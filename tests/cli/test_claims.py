@@ -10,8 +10,8 @@ import factmem.claims
 import factmem.runs
 from factmem.claims import Claim, Finding
 from factmem.claims.claim import between, close
-from factmem.claims.measurement import direct
 from factmem.cli import main
+from factmem.runs.measurement import direct
 
 
 def one(*, seed):

@@ -4,6 +4,9 @@ from .capacity import Searches as Searches
 from .capacity import SeedCapacity as SeedCapacity
 from .capacity import find_capacities as find_capacities
 from .capacity import find_capacity as find_capacity
+from .limits import Limited as Limited
+from .limits import LimitedSearches as LimitedSearches
+from .lines import TransformerLine as TransformerLine
 from .memories import LinearQuestion as LinearQuestion
 from .memories import MLPQuestion as MLPQuestion
 from .question import Question as Question

@@ -238,11 +238,15 @@ class Searches:
     def progress(self, state: State) -> Progress:
         """How far all searches are together."""
         found = [self.of_seed(seed, state.known) for seed in self.seeds]
-        later = sum(len(self.questions) - len(searches) for searches in found)
-        left = sum(searches[-1].left for searches in found)
         return Progress(
             done=len(state.known),
             running=state.running,
-            left=max(left, state.running) + _USUAL_PROBES * later,
+            left=max(self.left(state.known), state.running),
             brackets=tuple(searches[-1].walk.bracket for searches in found),
         )
+
+    def left(self, known: Known) -> int:
+        """About how many sizes will be tried yet."""
+        found = [self.of_seed(seed, known) for seed in self.seeds]
+        later = sum(len(self.questions) - len(searches) for searches in found)
+        return sum(searches[-1].left for searches in found) + _USUAL_PROBES * later

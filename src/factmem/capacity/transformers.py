@@ -159,10 +159,11 @@ class TransformerQuestion(Question):
         chosen = {"paper": PAPER, "best": BEST, "quick": QUICK}[self.protocol]
         # Above this means all prompts of a check, where all are asked for.
         most = 1 - 0.5 / chosen.prompts
+        hopeless = _HOPELESS if self.ends_hopeless else chosen.hopeless
         return {
             **asdict(chosen),
             "criterion": min(self.criterion, most),
-            "hopeless": _HOPELESS if self.ends_hopeless else chosen.hopeless,
+            "hopeless": () if self.patient else hopeless,
         }
 
 

@@ -6,6 +6,3 @@ from .claim import Check as Check
 from .claim import Claim as Claim
 from .claim import Finding as Finding
 from .claim import Verdict as Verdict
-from .measurement import Measurement as Measurement
-from .measurement import Runs as Runs
-from .measurement import Together as Together

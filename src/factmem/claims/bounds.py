@@ -8,10 +8,18 @@ from typing import Any
 import numpy as np
 
 from factmem import bounds
-from factmem.claims.claim import Claim, Finding, between, close, fitted, fitted_brackets
-from factmem.claims.measurement import MeasurementError, Together, direct
+from factmem.claims.claim import (
+    Claim,
+    Finding,
+    MeasurementError,
+    between,
+    close,
+    fitted,
+    fitted_brackets,
+)
 from factmem.claims.results import Results, column, least, most
 from factmem.claims.searches import bracket_middle, ends, few_output_searches, matrix_searches
+from factmem.runs.measurement import Together, direct
 
 __all__ = [
     "bound_is_met",

@@ -4,13 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from factmem.claims.claim import Claim, Finding, Verdict
-from factmem.claims.measurement import Measurement, MeasurementError, kept_of
+from factmem.claims.claim import Claim, Finding, MeasurementError, Verdict
+from factmem.runs.measurement import Measurement, Progress, kept_of, measure
 from factmem.runs.store import Store
-from factmem.runs.sweep import Known, State, Wanted, sweep
+from factmem.runs.sweep import Known, Wanted
 from factmem.runs.workers import Workers
 
-__all__ = ["Checked", "check_claims"]
+__all__ = ["Checked", "Checks", "check_claims"]
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def check_claims(
     *,
     at_length: bool = False,
     fresh: bool = False,
-    report: Callable[[State], None] | None = None,
+    report: Callable[[Progress], None] | None = None,
 ) -> list[Checked]:
     """Measures what claims need, and judges.
 
@@ -62,16 +62,33 @@ def check_claims(
         fresh: whether the store is ignored.
         report: told how far it is.
     """
-    chosen = [_chosen(claim, store, at_length, fresh) for claim in claims]
+    checks = Checks(claims, store, at_length=at_length, fresh=fresh)
+    return measure(checks, store, workers, fresh=fresh, report=report)
 
-    def wanted(known: Known) -> Wanted:
-        return Wanted.of_all([measurement.wanted(known) for measurement, _ in chosen])
 
-    known = sweep(wanted, store, workers, fresh=fresh, report=report)
-    return [
-        _judged(claim, measurement, slow, known)
-        for claim, (measurement, slow) in zip(claims, chosen, strict=True)
-    ]
+class Checks:
+    """Claims as one measurement, whose result is what was found of each; see `check_claims`."""
+
+    def __init__(
+        self, claims: Sequence[Claim], store: Store, *, at_length: bool = False, fresh: bool = False
+    ) -> None:
+        self.claims = claims
+        self._chosen = [_chosen(claim, store, at_length, fresh) for claim in claims]
+
+    def wanted(self, known: Known) -> Wanted:
+        """What any claim lacks."""
+        return Wanted.of_all([measurement.wanted(known) for measurement, _ in self._chosen])
+
+    def left(self, known: Known) -> int:
+        """About how many runs are still to be made."""
+        return sum(measurement.left(known) for measurement, _ in self._chosen)
+
+    def result(self, known: Known) -> list[Checked]:
+        """Every claim, judged."""
+        return [
+            _judged(claim, measurement, slow, known)
+            for claim, (measurement, slow) in zip(self.claims, self._chosen, strict=True)
+        ]
 
 
 def _chosen(claim: Claim, store: Store, at_length: bool, fresh: bool) -> tuple[Measurement, bool]:

@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from factmem.claims.measurement import Measurement
+from factmem.errors import FactmemError
 from factmem.power_law import Number, PowerLaw, fit_power_law
+from factmem.runs.measurement import Measurement
 
 __all__ = [
     "Check",
     "Claim",
     "Finding",
+    "MeasurementError",
     "Verdict",
     "between",
     "close",
@@ -25,6 +27,10 @@ _WIDEST = 0.5
 """Half the width of an interval that says something about an exponent."""
 _EXACT = 1e-6
 """A relative deviation below this is rounding."""
+
+
+class MeasurementError(FactmemError):
+    """What was measured says nothing about the claim."""
 
 
 class Verdict(Enum):

@@ -17,9 +17,9 @@ from factmem.claims.claim import (
     exponent,
     fitted,
 )
-from factmem.claims.measurement import direct
 from factmem.claims.results import Results, column, mean
 from factmem.facts.table import MISSING, FactTable
+from factmem.runs.measurement import direct
 
 __all__ = [
     "partial_tables",

@@ -11,10 +11,10 @@ import numpy as np
 
 from factmem import dynamics
 from factmem.claims.claim import Claim, Finding, between, close
-from factmem.claims.measurement import Runs, direct
 from factmem.claims.results import Results, column, least, most
 from factmem.dynamics.maps import SOFTMAX, measure_flow, measure_softmax
 from factmem.facts.table import FactTable
+from factmem.runs.measurement import Runs, direct
 from factmem.runs.task import Task
 
 __all__ = [

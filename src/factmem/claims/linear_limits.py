@@ -19,13 +19,13 @@ from factmem.claims.claim import (
     fitted,
     fitted_brackets,
 )
-from factmem.claims.measurement import Together, direct
 from factmem.claims.searches import (
     bracket_middle,
     ends,
     matrix_searches,
     with_logarithm,
 )
+from factmem.runs.measurement import Together, direct
 
 __all__ = [
     "exact_matching",

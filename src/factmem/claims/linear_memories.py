@@ -20,9 +20,9 @@ from factmem.claims.claim import (
     fitted,
 )
 from factmem.claims.drawn_memories import facts_at_accuracy, margin_moments, mean_accuracy
-from factmem.claims.measurement import direct
 from factmem.claims.results import Results, column, least, mean, most
 from factmem.errors import FactmemError
+from factmem.runs.measurement import direct
 
 __all__ = [
     "one_gradient_step",

@@ -21,7 +21,6 @@ from factmem.claims.claim import (
     fitted_brackets,
 )
 from factmem.claims.drawn_memories import facts_at_accuracy, margin_moments, mean_accuracy
-from factmem.claims.measurement import Together, direct
 from factmem.claims.results import Results, column, least, mean, most
 from factmem.claims.searches import (
     Ends,
@@ -29,6 +28,7 @@ from factmem.claims.searches import (
     few_output_searches,
     with_logarithm,
 )
+from factmem.runs.measurement import Together, direct
 
 __all__ = [
     "features_against_tangents",

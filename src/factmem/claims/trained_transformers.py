@@ -4,10 +4,11 @@ Importing this loads no jax.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-from factmem import capacity, transformer
+from factmem import capacity
+from factmem.capacity.lines import QUICK_DIMS, QUICK_LINES, QUICK_RATIO
+from factmem.capacity.places import QUICK_MAP, ShapeMap
 from factmem.capacity.transformers import TransformerQuestion
 from factmem.claims.claim import (
     Claim,
@@ -16,10 +17,8 @@ from factmem.claims.claim import (
     exponent,
     fitted_brackets,
 )
-from factmem.claims.measurement import Together, direct
 from factmem.claims.results import Results, column
-from factmem.claims.searches import COARSE
-from factmem.facts.table import FactTable
+from factmem.runs.measurement import Runs, Together
 
 __all__ = [
     "attention_against_mlp",
@@ -27,40 +26,18 @@ __all__ = [
 ]
 
 
-def measure_shapes(
-    *, shapes: Sequence[Sequence[int]], subjects: int, answers: int, seed: int
-) -> dict[str, Any]:
-    """The best accuracy of several shapes, each trained on the same table of S = R."""
-    import jax.random as jr
-
-    from factmem.facts import PromptDistribution
-    from factmem.training import QUICK, best_run, runs_of, train_transformers
-
-    table = FactTable.random(subjects, subjects, answers, seed=seed)
-    asked = PromptDistribution.of(table)
-    to_the_end = replace(QUICK, hopeless=())
-    accuracies = []
-    for shape in shapes:
-        keys = jr.split(jr.key(seed))
-        start = transformer.Transformer.draw(keys[0], transformer.Shape(*shape), asked.vocabulary)
-        runs = train_transformers(runs_of(start, asked, to_the_end), to_the_end, keys[1])
-        accuracies.append(best_run(runs).best_accuracy)
-    return {"accuracies": accuracies}
-
-
-def attention_against_mlp(
-    seeds: Sequence[int], subjects: int = 15, dim: int = 16, head_dim: int = 4
-) -> Claim:
+def attention_against_mlp(seeds: Sequence[int], places: ShapeMap = QUICK_MAP) -> Claim:
     """The right of Figure 4."""
     # (H, m): much attention, much MLP, little of both, too few heads.
-    heads_and_widths = [(16, 4), (6, 64), (6, 4), (1, 112)]
-    shapes = [[dim, heads, head_dim, width] for heads, width in heads_and_widths]
+    chosen = [(16, 4), (6, 64), (6, 4), (1, 112)]
+    tasks = [places.task(heads, width, seed) for heads, width in chosen for seed in seeds]
 
     def judge(results: Results) -> Finding:
-        attention, mlp, neither, few = column(results, "accuracies").mean(axis=0)
+        accuracies = column(results, "best_accuracy").reshape(len(chosen), len(seeds))
+        attention, mlp, neither, few = accuracies.mean(axis=1)
         floor = (
-            f"best accuracy of 1 head and 112 neurons, H·d_h = {head_dim} against S + R = "
-            f"{2 * subjects}"
+            f"best accuracy of 1 head and 112 neurons, H·d_h = {places.head_dim} against S + R = "
+            f"{2 * places.subjects}"
         )
         return Finding.of(
             [
@@ -76,18 +53,18 @@ def attention_against_mlp(
         "Facts can be stored in heads or in the MLP, one for the other, as long as H·d_h is about "
         "S + R at least.",
         "Figure 4, right",
-        f"Transformers of d = {dim} and d_h = {head_dim} trained on {subjects**2} facts "
-        f"(S = R = {subjects}, D = 8): four places of the map.",
-        direct(measure_shapes, seeds, shapes=shapes, subjects=subjects, answers=8),
+        f"Transformers of d = {places.dim} and d_h = {places.head_dim} trained on "
+        f"{places.subjects**2} facts (S = R = {places.subjects}, D = 8): four places of the map.",
+        Runs(tuple(tasks)),
         judge,
     )
 
 
 _LINES = {
-    "Figure 4: S = R, H = 8": (8, "s=r"),
-    "Figure 7: S = R, H = 4": (4, "s=r"),
-    "Figure 8: S = R²": (8, "s=r2"),
-    "Figure 9: D = S = R": (8, "d=s=r"),
+    "Figure 4: S = R, H = 8": "4-left",
+    "Figure 7: S = R, H = 4": "7",
+    "Figure 8: S = R²": "8",
+    "Figure 9: D = S = R": "9",
 }
 """Which figure has which line is not known for certain: this is the natural order."""
 
@@ -96,7 +73,7 @@ def facts_per_parameter(
     seeds: Sequence[int], dims: Mapping[str, Sequence[int]] | None = None
 ) -> Claim:
     """Figures 4, 7, 8 and 9."""
-    quick = dict.fromkeys(_LINES, (16, 32)) if dims is None else dims
+    quick = dict.fromkeys(_LINES, QUICK_DIMS[:2]) if dims is None else dims
     thorough = dict.fromkeys(_LINES, (8, 16, 24, 32, 48))
 
     def judge(found: Mapping[str, Sequence[Any]]) -> Finding:
@@ -116,7 +93,7 @@ def facts_per_parameter(
         "Figures 4 (left), 7, 8 and 9",
         "The largest table at 99 %, by search for every seed, of shapes with H·d_h = m = d: the "
         "exponent of facts against parameters with its 95 % interval.",
-        Together(_lines(quick, seeds, "quick", COARSE)),
+        Together(_lines(quick, seeds, "quick", QUICK_RATIO)),
         judge,
         at_length=Together(_lines(thorough, [seeds[0] + more for more in range(5)], "paper", 1.05)),
     )
@@ -133,21 +110,7 @@ def _lines(
     dims: Mapping[str, Sequence[int]], seeds: Sequence[int], protocol: Any, ratio: float
 ) -> dict[str, capacity.Searches]:
     """The search of every line, by its name."""
-
-    def question(dim: int, heads: int, scaling: Any) -> TransformerQuestion:
-        answers = None if scaling == "d=s=r" else 8
-        return TransformerQuestion(
-            dim,
-            heads,
-            dim // heads,
-            dim,
-            answers,
-            protocol=protocol,
-            scaling=scaling,
-            ratio=ratio,
-        )
-
     return {
-        name: capacity.Searches([question(dim, *_LINES[name]) for dim in sizes], seeds)
+        name: capacity.Searches(QUICK_LINES[_LINES[name]].questions(sizes, protocol, ratio), seeds)
         for name, sizes in dims.items()
     }

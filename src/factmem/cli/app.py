@@ -14,6 +14,7 @@ from factmem.cli.capacity import capacity
 from factmem.cli.claims import claims
 from factmem.cli.construct import construct
 from factmem.cli.facts import facts
+from factmem.cli.figure import figure
 from factmem.cli.flow import flow
 from factmem.cli.memory import memory
 from factmem.cli.runs import runs
@@ -46,6 +47,7 @@ app.command(capacity)
 app.command(flow)
 app.command(bounds)
 app.command(claims)
+app.command(figure)
 app.command(runs)
 
 

@@ -66,7 +66,7 @@ def claims(
             helpers,
             at_length=scale == "paper",
             fresh=fresh,
-            report=lambda state: report(len(state.known), running=state.running),
+            report=lambda now: report(now.done, running=now.running, left=now.left),
         )
     data = {
         "claims": [_data(each) for each in found],

@@ -1,4 +1,13 @@
+from .catalogue import FIGURES as FIGURES
+from .catalogue import all_figures as all_figures
+from .catalogue import figure_named as figure_named
 from .drawing import check_format as check_format
 from .drawing import save_figure as save_figure
+from .figure import Figures as Figures
+from .figure import FigureScale as FigureScale
+from .figure import PaperFigure as PaperFigure
+from .files import write_figure as write_figure
 from .flow_curves import flow_curves as flow_curves
+from .plot import Plot as Plot
+from .printed import printed as printed
 from .training_curve import training_curve as training_curve

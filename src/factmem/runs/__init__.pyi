@@ -1,4 +1,9 @@
 from .cluster import ClusterWorkers as ClusterWorkers
+from .measurement import Measurement as Measurement
+from .measurement import Progress as Progress
+from .measurement import Runs as Runs
+from .measurement import Together as Together
+from .measurement import measure as measure
 from .perform import perform as perform
 from .store import Record as Record
 from .store import Store as Store

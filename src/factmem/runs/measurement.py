@@ -1,19 +1,15 @@
-"""What is measured for a claim: tasks of the run store, whose results make numbers."""
+"""What is measured for a claim or a figure: tasks of the run store, whose results make numbers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from factmem.errors import FactmemError
 from factmem.runs.store import Store
-from factmem.runs.sweep import Known, Wanted
+from factmem.runs.sweep import Known, State, Wanted, sweep
 from factmem.runs.task import Measure, Task
+from factmem.runs.workers import Workers
 
-__all__ = ["Measurement", "MeasurementError", "Runs", "Together", "direct", "kept_of"]
-
-
-class MeasurementError(FactmemError):
-    """What was measured says nothing about the claim."""
+__all__ = ["Measurement", "Progress", "Runs", "Together", "direct", "kept_of", "measure"]
 
 
 @runtime_checkable
@@ -26,6 +22,10 @@ class Measurement(Protocol):
 
     def result(self, known: Known, /) -> Any:
         """What was measured, once nothing is wanted any more."""
+        ...
+
+    def left(self, known: Known, /) -> int:
+        """About how many tasks are still to be done."""
         ...
 
 
@@ -43,6 +43,10 @@ class Runs:
         """The metrics of each task, in their order."""
         return [known[task.identity].metrics or {} for task in self.tasks]
 
+    def left(self, known: Known) -> int:
+        """How many are missing."""
+        return len(self.wanted(known).needed)
+
 
 @dataclass(frozen=True)
 class Together:
@@ -58,10 +62,14 @@ class Together:
         """The result of each."""
         return {name: part.result(known) for name, part in self.parts.items()}
 
+    def left(self, known: Known) -> int:
+        """Of all of them; tasks that several wait for are counted once by each."""
+        return sum(part.left(known) for part in self.parts.values())
+
 
 def direct(function: Callable[..., Mapping[str, Any]], seeds: Sequence[int], **config: Any) -> Runs:
     """One run a seed of a function that checks the code that is here: never read from a store."""
-    measure = Measure(f"claim: {function.__name__}", 1, function, kept=False)
+    measure = Measure(function.__name__, 1, function, kept=False)
     return Runs(tuple(Task(measure, {**config, "seed": seed}) for seed in seeds))
 
 
@@ -75,3 +83,46 @@ def kept_of(measurement: Measurement, store: Store) -> dict[str, Any] | None:
                 return None
             known[task.identity] = record
     return known
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a measurement is.
+
+    Args:
+        done: runs that are there.
+        running: those that are being made.
+        left: about how many will be needed yet.
+    """
+
+    done: int
+    running: int
+    left: int
+
+
+def measure(
+    measurement: Measurement,
+    store: Store,
+    workers: Workers,
+    *,
+    fresh: bool = False,
+    report: Callable[[Progress], None] | None = None,
+) -> Any:
+    """Does all that a measurement wants, and gives its result.
+
+    Args:
+        measurement: what to measure.
+        store: what is in it is not measured again; what is measured is kept in it.
+        workers: who measures.
+        fresh: whether the store is ignored.
+        report: told every second and after every run how far it is.
+    """
+
+    def told(state: State) -> None:
+        assert report is not None
+        report(Progress(len(state.known), state.running, measurement.left(state.known)))
+
+    known = sweep(
+        measurement.wanted, store, workers, fresh=fresh, report=None if report is None else told
+    )
+    return measurement.result(known)

@@ -1,0 +1,112 @@
+"""What no training can change: answers that the given embeddings leave without a direction.
+
+An answer within the convex hull of other answers is never decoded, whatever the weights are. In
+few dimensions that decides how many facts are stored, long before parameters do.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from factmem.capacity.capacity import Capacity, Searches
+from factmem.capacity.transformers import TransformerQuestion
+from factmem.runs.sweep import Known, Wanted
+from factmem.runs.task import Measure, Task
+
+__all__ = ["Limited", "LimitedSearches", "measure_decodable"]
+
+
+def measure_decodable(
+    *, dim: int, subjects: int, relations: int, answers: int, noise: int, seed: int
+) -> dict[str, Any]:
+    """How many facts have an answer that anything decodes to, with the tables and embeddings that
+    `measure_transformer` trains on.
+
+    Args:
+        dim: d.
+        subjects, relations, answers: S, R and D of the random table.
+        noise: how many different noise tokens there are.
+        seed: of table and embeddings.
+    """
+    import jax.random as jr
+    import numpy as np
+
+    from factmem.decoding import decodable
+    from factmem.facts import FactTable, PromptDistribution
+    from factmem.transformer import EXPERIMENTS, Embeddings
+
+    table = FactTable.random(subjects, relations, answers, seed=seed)
+    vocabulary = PromptDistribution.of(table, noise=noise).vocabulary
+    drawn = Embeddings.draw(jr.split(jr.split(jr.key(seed), 3)[0])[1], dim, vocabulary, EXPERIMENTS)
+    given = decodable(np.asarray(drawn.outputs))
+    return {
+        "facts": float(np.mean(given[table.fact_ids[2]])),
+        "answers": float(np.mean(given)),
+    }
+
+
+MEASURE = Measure("decodable answers", 1, measure_decodable)
+
+
+@dataclass(frozen=True)
+class Limited:
+    """What shapes store, and whether embeddings alone keep them from more.
+
+    Args:
+        capacities: of each shape.
+        possible: the share of facts that some model could get right, by shape and seed, at the
+            smallest size that is not stored; shapes as places in `capacities`.
+    """
+
+    capacities: Sequence[Capacity]
+    possible: Mapping[tuple[int, int], float]
+
+    def limited(self, place: int) -> bool:
+        """Whether with most seeds no model at all could store the first size that was not."""
+        capacity = self.capacities[place]
+        criterion = getattr(capacity.question, "criterion", 1.0)
+        kept = [self.possible.get((place, seed.seed), 1.0) < criterion for seed in capacity.seeds]
+        return sum(kept) > len(kept) / 2
+
+
+class LimitedSearches:
+    """Searches of trained transformers, and then what their embeddings allow."""
+
+    def __init__(self, searches: Searches) -> None:
+        self.searches = searches
+
+    def wanted(self, known: Known) -> Wanted:
+        """What searches lack; once they are over, what embeddings allow."""
+        if (searched := self.searches.wanted(known)).needed:
+            return searched
+        tasks = self._tasks(known).values()
+        return Wanted([task for task in tasks if task.identity not in known])
+
+    def left(self, known: Known) -> int:
+        """About how many measurements are still to be made."""
+        if self.searches.wanted(known).needed:
+            return self.searches.left(known) + len(self.searches.questions)
+        return len(self.wanted(known).needed)
+
+    def result(self, known: Known) -> Limited:
+        """All of it, once nothing is wanted any more."""
+        tasks = self._tasks(known)
+        shares = {place: known[task.identity].metrics for place, task in tasks.items()}
+        possible = {place: (share or {}).get("facts", 1.0) for place, share in shares.items()}
+        return Limited(self.searches.result(known), possible)
+
+    def _tasks(self, known: Known) -> dict[tuple[int, int], Task]:
+        found = {}
+        for place, capacity in enumerate(self.searches.result(known)):
+            question = capacity.question
+            assert isinstance(question, TransformerQuestion), "trained on embeddings that are given"
+            for seed in capacity.seeds:
+                if seed.bracket.upper is not None:
+                    found[place, seed.seed] = _task(question, seed.bracket.upper, seed.seed)
+        return found
+
+
+def _task(question: TransformerQuestion, size: int, seed: int) -> Task:
+    config = question.task(size, seed).config
+    names = ("dim", "subjects", "relations", "answers", "noise", "seed")
+    return Task(MEASURE, {name: config[name] for name in names})

@@ -1,0 +1,158 @@
+"""`factmem figure`: one figure of the paper."""
+
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from factmem.cli.answer import Answer, Output
+from factmem.cli.checks import check_positive
+from factmem.cli.kept import store_path
+from factmem.cli.progress import progress
+from factmem.errors import FactmemError
+
+if TYPE_CHECKING:
+    from factmem.figures import Plot
+    from factmem.runs import Measurement, Store, Workers
+
+__all__ = ["Measuring", "check_measuring", "check_patience", "figure", "workers_of"]
+
+_HOUR = 3600.0
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Measuring:
+    """How something long is measured."""
+
+    scale: Literal["quick", "paper"] = "quick"
+    """quick takes minutes; paper is the authors' full grid, and takes hours or days."""
+    yes: Annotated[bool, Parameter(negative=())] = False
+    """Begin even if it takes more than an hour."""
+    store: str | None = None
+    """File of results: what is there is not done again (default: $FACTMEM_STORE, or yours)."""
+    fresh: Annotated[bool, Parameter(negative=())] = False
+    """Ignore stored results, and replace them."""
+    workers: int | None = None
+    """Processes on this machine (default: one for each core)."""
+    cluster: str | None = None
+    """Use the workers of a dask scheduler instead, such as tcp://host:8786."""
+
+
+def figure(
+    name: str,
+    *,
+    out: str = "figures",
+    measuring: Measuring = Measuring(),
+    output: Output = Output(),
+) -> Answer:
+    """Make one figure of the paper, as PDF, PNG and CSV with a caption.
+
+    What is measured is kept, so that an interrupted figure goes on where it was, and drawing it
+    again takes seconds.
+
+    Args:
+        name: 1-left, 1-right, 2, 3, 4-left, 4-right, 5-left, 5-right, 6, 7, 8 or 9.
+        out: folder of the files.
+    """
+    check_measuring(measuring, out)
+    from factmem.figures import Figures, figure_named, write_figure
+    from factmem.runs import Store, measure
+
+    chosen = figure_named(name, measuring.scale)
+    start = time.monotonic()
+    with (
+        Store(store_path(measuring.store)) as store,
+        workers_of(measuring) as workers,
+        progress(output, f"figure {name}", total=1, unit="run") as report,
+    ):
+        check_patience(f"figure {name}", chosen.measured, measuring, store, workers)
+        (plot,) = measure(
+            Figures([chosen]),
+            store,
+            workers,
+            fresh=measuring.fresh,
+            report=lambda now: report(now.done, running=now.running, left=now.left),
+        )
+    files = [str(path) for path in write_figure(plot, out)]
+    data = {**figure_data(plot, files), "scale": measuring.scale}
+    data["seconds"] = time.monotonic() - start
+    return Answer(data, lambda: _shown(plot, files, data["seconds"]), output)
+
+
+def figure_data(plot: "Plot", files: list[str]) -> dict[str, Any]:
+    """What JSON says of a figure."""
+    slopes = [{**asdict(slope), "holds": slope.holds} for slope in plot.slopes]
+    return {"name": plot.name, "files": files, "caption": plot.caption, "slopes": slopes}
+
+
+def check_measuring(measuring: Measuring, out: str) -> None:
+    """What can be said before anything is loaded."""
+    check_positive(workers=measuring.workers)
+    if measuring.cluster is not None:
+        from factmem.runs.cluster import check_address
+
+        check_address(measuring.cluster)
+    if measuring.cluster is not None and measuring.workers is not None:
+        raise FactmemError("--workers are on this machine, --cluster has its own: give one of them")
+    store_path(measuring.store)
+    if not out or "\0" in out:
+        raise FactmemError("--out is the name of a folder")
+    if Path(out).exists() and not Path(out).is_dir():
+        raise FactmemError(f"--out is a folder, and '{out}' is none")
+
+
+def workers_of(measuring: Measuring) -> "Workers":
+    """Those that were asked for."""
+    from factmem.runs import ClusterWorkers, LocalWorkers
+
+    if measuring.cluster is not None:
+        return ClusterWorkers(measuring.cluster)
+    return LocalWorkers(measuring.workers)
+
+
+def check_patience(
+    what: str,
+    measured: "Measurement",
+    measuring: Measuring,
+    store: "Store",
+    workers: "Workers",
+) -> None:
+    """Raises FactmemError, with the time that it will take, where that is long and not wanted.
+
+    The speed is measured first, which takes half a minute: only where it may take long.
+    """
+    if measuring.scale == "quick" or measuring.yes:
+        return
+    from factmem.figures.estimate import expected_seconds, measured_speed, stored_runs
+
+    known = {} if measuring.fresh else stored_runs(measured, store)
+    if not measured.wanted(known).needed:
+        return
+    many = max(1, workers.free())
+    seconds = expected_seconds(measured, known, measured_speed(store, workers)) / many
+    if seconds > _HOUR:
+        raise FactmemError(
+            f"{what} at paper scale takes about {_told(seconds)} on {many} workers: give --yes to "
+            "begin. What is measured is kept, so that it may be interrupted and begun again"
+        )
+
+
+def _told(seconds: float) -> str:
+    hours = seconds / _HOUR
+    return f"{hours:.1f} hours" if hours < 48 else f"{hours / 24:.1f} days"
+
+
+def _shown(plot: "Plot", files: list[str], seconds: float) -> Any:
+    from rich.console import Group
+    from rich.text import Text
+
+    return Group(
+        Text(plot.title, style="bold"),
+        Text(plot.caption),
+        Text(""),
+        *(Text(path) for path in files),
+        Text(f"{seconds:.0f} s."),
+    )

@@ -1,0 +1,35 @@
+"""The files of a figure: PDF and PNG, the numbers as CSV, the caption as text."""
+
+import csv
+import io
+import os
+from pathlib import Path
+
+from factmem.figures.drawing import save_figure
+from factmem.figures.plot import DataTable, Plot
+from factmem.figures.printed import printed
+from factmem.tensor_file import write_whole
+
+__all__ = ["csv_text", "write_figure"]
+
+
+def write_figure(plot: Plot, folder: str | os.PathLike[str]) -> list[Path]:
+    """Writes a figure's files, each whole or not at all, and gives their paths."""
+    place = Path(folder)
+    place.mkdir(parents=True, exist_ok=True)
+    paths = {kind: place / f"figure-{plot.name}.{kind}" for kind in ("pdf", "png", "csv", "txt")}
+    drawn = printed(plot)
+    for kind in ("pdf", "png"):
+        save_figure(drawn, paths[kind])
+    write_whole(paths["csv"], csv_text(plot.data).encode())
+    write_whole(paths["txt"], f"{plot.title}. {plot.caption}\n".encode())
+    return list(paths.values())
+
+
+def csv_text(data: DataTable) -> str:
+    """A table as CSV; what is missing is empty."""
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    writer.writerow(data.header)
+    writer.writerows(data.rows)
+    return written.getvalue()

@@ -1,0 +1,266 @@
+"""Figures of how much is stored against size: 1, 4 (left), 6, 7, 8 and 9.
+
+Each has lines of growing shapes, whose limits are searched for with several seeds; a law that the
+paper states, whose exponent is fitted; and the authors' dashed line.
+"""
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from factmem.capacity.capacity import Capacity, Searches, SeedCapacity
+from factmem.capacity.limits import Limited, LimitedSearches
+from factmem.capacity.question import Question
+from factmem.claims.claim import fitted_brackets
+from factmem.figures.figure import PaperFigure
+from factmem.figures.plot import Axis, Chart, DataTable, Line, Plot, Slope
+from factmem.runs.measurement import Measurement, Together
+
+__all__ = ["Law", "StoredLine", "stored_facts_figure"]
+
+
+@dataclass(frozen=True)
+class Law:
+    """What the paper says of the facts that are stored.
+
+    Args:
+        told: such as `N ln N ∝ d²`.
+        value: of so many facts, such as N ln N.
+        wanted: the range that an exponent's 95 % interval should meet.
+    """
+
+    told: str
+    value: Callable[[float], float]
+    wanted: tuple[float, float] = (0.85, 1.15)
+
+
+@dataclass(frozen=True)
+class StoredLine:
+    """A line: shapes in order of their size.
+
+    Args:
+        name: for the legend.
+        questions: one for each size.
+        seeds: each has a search of its own at every size.
+        counts: whether the paper's law speaks of it. Memories that were compiled or fitted are
+            lines beside it.
+        limits: whether to ask, where a table was not stored, if its embeddings allow it at all.
+    """
+
+    name: str
+    questions: Sequence[Question]
+    seeds: Sequence[int]
+    counts: bool = True
+    limits: bool = False
+
+    @property
+    def measured(self) -> Measurement:
+        """The searches of all sizes; `capacity.LimitedSearches` where limits are asked for."""
+        searches = Searches(self.questions, self.seeds)
+        return LimitedSearches(searches) if self.limits else searches
+
+
+def stored_facts_figure(
+    name: str,
+    title: str,
+    *,
+    told: str,
+    lines: Sequence[StoredLine],
+    axes: tuple[Axis, Axis],
+    size: Callable[[Any], float],
+    law: Law,
+    reference: Line,
+    ran: str,
+    unless: str,
+) -> PaperFigure:
+    """A figure of stored facts.
+
+    Args:
+        name, title, told: as in `PaperFigure`.
+        lines: what is searched for.
+        axes: of size and of facts.
+        size: of a question, such as d²; what facts are drawn against.
+        law: what the paper says.
+        reference: the authors' dashed line.
+        ran: what was run, in sentences.
+        unless: why the law may not hold here; part of the caption where it does not.
+    """
+
+    def plot(results: Mapping[str, Any]) -> Plot:
+        found = {line.name: _found(results[line.name], size) for line in lines}
+        drawn = [_line(name, each.capacities, size) for name, each in found.items()]
+        slopes = [slope for line in lines for slope in _slopes(line, found[line.name], size, law)]
+        return Plot(
+            name,
+            title,
+            (Chart(*axes, (*drawn, reference)),),
+            _caption(ran, slopes, unless, found),
+            _data(found, size),
+            tuple(slopes),
+            columns=1,
+        )
+
+    return PaperFigure(
+        name, title, told, Together({line.name: line.measured for line in lines}), plot
+    )
+
+
+def _found(result: Limited | Sequence[Capacity], size: Callable[[Any], float]) -> Limited:
+    """A line's result in order of size, whatever the order of the search was."""
+    limited = result if isinstance(result, Limited) else Limited(result, {})
+    capacities = limited.capacities
+    order = sorted(range(len(capacities)), key=lambda place: size(capacities[place].question))
+    possible = {
+        (order.index(place), seed): share for (place, seed), share in limited.possible.items()
+    }
+    return Limited([capacities[place] for place in order], possible)
+
+
+def _ends(question: Question, seed: SeedCapacity) -> tuple[float, float] | None:
+    """The facts that are stored and the fewest that are not; None where one is not known."""
+    lower, upper = seed.bracket.lower, seed.bracket.upper
+    if lower is None or upper is None:
+        return None
+    return float(question.facts(lower)), float(question.facts(upper))
+
+
+def _stored(capacity: Capacity) -> list[float]:
+    """What every seed stores, the smallest first; 0 where nothing is known to be stored."""
+    found = [_ends(capacity.question, seed) for seed in capacity.seeds]
+    return sorted(0.0 if ends is None else ends[0] for ends in found)
+
+
+def _line(name: str, found: Sequence[Capacity], size: Callable[[Any], float]) -> Line:
+    """The median over seeds, with the least and the most. Where nothing is stored is no point."""
+    shown = [capacity for capacity in found if _stored(capacity)[0] > 0]
+    stored = [_stored(capacity) for capacity in shown]
+    return Line(
+        name,
+        tuple(size(capacity.question) for capacity in shown),
+        tuple(statistics.median(each) for each in stored),
+        tuple(each[0] for each in stored),
+        tuple(each[-1] for each in stored),
+        told=tuple(_told(name, capacity) for capacity in shown),
+    )
+
+
+def _told(name: str, capacity: Capacity) -> str:
+    stored = _stored(capacity)
+    question: Any = capacity.question
+    many = f"{len(stored)} seed{'s' * (len(stored) != 1)}"
+    span = f", {stored[0]:,.0f} to {stored[-1]:,.0f}" if stored[0] < stored[-1] else ""
+    return (
+        f"{name}, d = {question.dim}: {statistics.median(stored):,.0f} stored "
+        f"(median of {many}{span}), {question.parameters:,} parameters"
+    )
+
+
+def _slopes(
+    line: StoredLine, found: Limited, size: Callable[[Any], float], law: Law
+) -> list[Slope]:
+    """Of all sizes; and of those that embeddings do not limit, where they limit some."""
+    whole = found.capacities
+    free = [each for place, each in enumerate(whole) if not found.limited(place)]
+    slopes = [_slope(line.name, whole, size, law, line.counts)]
+    if len(free) < len(whole):
+        told = f"{line.name}, sizes that embeddings do not limit"
+        slopes.append(_slope(told, free, size, law, line.counts))
+    return slopes
+
+
+def _slope(
+    name: str, found: Sequence[Capacity], size: Callable[[Any], float], law: Law, counts: bool
+) -> Slope:
+    """The exponent of all seeds and sizes together; None where it cannot be fitted."""
+    sizes = [size(capacity.question) for capacity in found for _ in capacity.seeds]
+    ends = [_ends(capacity.question, seed) for capacity in found for seed in capacity.seeds]
+    values = [None if each is None else (law.value(each[0]), law.value(each[1])) for each in ends]
+    if len(set(sizes)) > 1:
+        fitted = fitted_brackets(sizes, values)
+        if math.isfinite(fitted.half_width):
+            told = (fitted.exponent, fitted.low, fitted.high)
+            return Slope(name, law.told, *told, law.wanted, counts)
+    return Slope(name, law.told, None, None, None, law.wanted, counts)
+
+
+def _caption(ran: str, slopes: Sequence[Slope], unless: str, found: Mapping[str, Limited]) -> str:
+    parts = [ran, "Points are medians over seeds, bars their range."]
+    parts += [slope.told for slope in slopes]
+    failing = [slope.name for slope in slopes if slope.counts and not slope.holds]
+    if failing:
+        parts.append(f"The law does not hold here for: {'; '.join(failing)}.")
+    limited = [_limit(each, place) for each in found.values() for place in _limited(each)]
+    if limited:
+        parts.append(
+            "Embeddings alone set a limit, whatever the weights are, for an answer within the "
+            "convex hull of others is never decoded: " + "; ".join(limited) + "."
+        )
+    elif failing:
+        parts.append(unless)
+    nothing = [
+        f"{name} at d = {_dim(capacity)}"
+        for name, line in found.items()
+        for capacity in line.capacities
+        if _stored(capacity)[0] <= 0
+    ]
+    if nothing:
+        parts.append(f"Without a point, for some seed stores nothing: {'; '.join(nothing)}.")
+    return " ".join(part for part in parts if part)
+
+
+def _limited(found: Limited) -> list[int]:
+    return [place for place in range(len(found.capacities)) if found.limited(place)]
+
+
+def _limit(found: Limited, place: int) -> str:
+    capacity = found.capacities[place]
+    shares = [found.possible[at] for at in found.possible if at[0] == place]
+    span = f"{100 * min(shares):.0f} to {100 * max(shares):.0f} %"
+    return (
+        f"at d = {_dim(capacity)} ({capacity.question.parameters:,} parameters) {span} of the "
+        "facts of the smallest table that is not stored have an answer that any vector decodes to"
+    )
+
+
+def _dim(capacity: Capacity) -> int:
+    question: Any = capacity.question
+    return question.dim
+
+
+_COLUMNS = ("line", "dim", "heads", "head_dim", "width", "size", "parameters", "criterion", "seed")
+_FOUND = ("largest_stored", "smallest_not_stored", "facts", "facts_not_stored")
+_BESIDE = ("relative_margin", "possible", "probes", "seconds")
+
+
+def _data(found: Mapping[str, Limited], size: Callable[[Any], float]) -> DataTable:
+    """A row for each seed of each size. `possible` is the share of facts of the smallest table
+    that is not stored which some model could get right, where that was asked."""
+    rows = [
+        _row(name, capacity, seed, size, line.possible.get((place, seed.seed)))
+        for name, line in found.items()
+        for place, capacity in enumerate(line.capacities)
+        for seed in capacity.seeds
+    ]
+    return DataTable.of((*_COLUMNS, *_FOUND, *_BESIDE), rows)
+
+
+def _row(
+    name: str,
+    capacity: Capacity,
+    seed: SeedCapacity,
+    size: Callable[[Any], float],
+    possible: float | None,
+) -> list[Any]:
+    question: Any = capacity.question
+    shape = [getattr(question, part, None) for part in ("heads", "head_dim", "width")]
+    ends = (seed.bracket.lower, seed.bracket.upper)
+    facts = [None if end is None else question.facts(end) for end in ends]
+    largest = None if seed.largest is None else seed.largest.metrics or {}
+    margin = None if largest is None else largest.get("relative_margin")
+    seconds = round(sum(record.seconds for record in seed.probes.values()), 2)
+    return [
+        *(name, question.dim, *shape, size(question), question.parameters, question.criterion),
+        *(seed.seed, *ends, *facts, margin, possible, len(seed.probes), seconds),
+    ]

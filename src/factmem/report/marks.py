@@ -1,0 +1,81 @@
+"""Colours, markers and dashes. Lines differ in all three, so that they differ without colours."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from factmem.figures.plot import Line, Plot
+
+__all__ = ["COLOURS", "KIND_COLOURS", "REFERENCE_COLOUR", "Mark", "line_names", "marks_of"]
+
+COLOURS = (
+    ("#1b6ca8", "#6cb6ee"),
+    ("#d1495b", "#ff8a94"),
+    ("#2e8b3c", "#6fcf7c"),
+    ("#7a5195", "#c3a0e0"),
+    ("#8a6d3b", "#d6b878"),
+    ("#0b7f86", "#5fc9cf"),
+    ("#b83280", "#f28cc9"),
+    ("#444444", "#c4c8cc"),
+)
+"""Of lines, on light and on dark paper."""
+REFERENCE_COLOUR = ("#6f767d", "#9aa1a8")
+"""Of what the paper or a theory says."""
+KIND_COLOURS = ("#9fc5e8", "#f4a582", "#35648f", "#b2182b", "#d9d9d9", "#5e8c61", "#c9a227")
+"""Of cells that are of one kind or another; neighbours differ in lightness."""
+
+_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "triangle-down", "star")
+_DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+
+
+@dataclass(frozen=True)
+class Mark:
+    """How one line is drawn.
+
+    Args:
+        colour: its place in `COLOURS`; None for a reference.
+        symbol: of its points.
+        dash: of its line.
+    """
+
+    colour: int | None
+    symbol: str
+    dash: str
+
+    @property
+    def variable(self) -> str:
+        """The page's variable that holds its colour."""
+        return "reference" if self.colour is None else f"line-{self.colour}"
+
+
+def line_names(plot: Plot) -> tuple[str, ...]:
+    """The names of all lines of a figure, each once."""
+    return tuple(dict.fromkeys(line.name for line in _lines(plot)))
+
+
+def marks_of(plot: Plot) -> dict[str, Mark]:
+    """How each line is drawn, by name: the same in all panels.
+
+    A fit has the colour of the measured line before it, for it belongs to it.
+    """
+    marks: dict[str, Mark] = {}
+    references = colours = measured = 0
+    for line in _lines(plot):
+        if line.name in marks:
+            measured = marks[line.name].colour or 0 if line.kind == "measured" else measured
+        elif line.kind == "reference":
+            references += 1
+            dash = _DASHES[1:][(references - 1) % (len(_DASHES) - 1)]
+            marks[line.name] = Mark(None, "circle", dash)
+        elif line.kind == "fit" and colours:
+            marks[line.name] = Mark(measured, "circle", "solid")
+        else:
+            measured = colours % len(COLOURS)
+            symbol, dash = _SYMBOLS[measured], _DASHES[colours % len(_DASHES)]
+            marks[line.name] = Mark(measured, symbol, dash)
+            colours += 1
+    return marks
+
+
+def _lines(plot: Plot) -> Iterable[Line]:
+    for panel in plot.panels:
+        yield from panel.lines
