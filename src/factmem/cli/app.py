@@ -17,6 +17,7 @@ from factmem.cli.facts import facts
 from factmem.cli.figure import figure
 from factmem.cli.flow import flow
 from factmem.cli.memory import memory
+from factmem.cli.reproduce import reproduce
 from factmem.cli.runs import runs
 from factmem.cli.train import train
 from factmem.errors import FactmemError, visible
@@ -48,6 +49,7 @@ app.command(flow)
 app.command(bounds)
 app.command(claims)
 app.command(figure)
+app.command(reproduce)
 app.command(runs)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from factmem.claims import Checked, Claim
 
-__all__ = ["claims"]
+__all__ = ["claim_data", "claims"]
 
 _MORE_SEEDS = 4
 """Seeds after the first that a claim may use."""
@@ -69,7 +69,7 @@ def claims(
             report=lambda now: report(now.done, running=now.running, left=now.left),
         )
     data = {
-        "claims": [_data(each) for each in found],
+        "claims": [claim_data(each) for each in found],
         "verdicts": {
             verdict: sum(each.finding.verdict.value == verdict for each in found)
             for verdict in sorted({each.finding.verdict.value for each in found})
@@ -88,7 +88,8 @@ def _about(chosen: "list[Claim]") -> int:
     return len({t.identity for claim in chosen for t in claim.measured.wanted({}).needed})
 
 
-def _data(checked: "Checked") -> dict[str, Any]:
+def claim_data(checked: "Checked") -> dict[str, Any]:
+    """What JSON says of a claim."""
     claim, finding = checked.claim, checked.finding
     return {
         "id": claim.id,

@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from factmem.figures import Plot
     from factmem.runs import Measurement, Store, Workers
 
-__all__ = ["Measuring", "check_measuring", "check_patience", "figure", "workers_of"]
+__all__ = [
+    "Measuring",
+    "check_measuring",
+    "check_patience",
+    "figure",
+    "figure_data",
+    "workers_of",
+]
 
 _HOUR = 3600.0
 

@@ -18,7 +18,7 @@ from factmem.figures.stored_facts import stored_facts_figure
 __all__ = ["figure_1_right"]
 
 _DIMS = {"quick": QUICK_DIMS, "paper": half_powers(3, 6.5)}
-_FITTED = {"quick": QUICK_DIMS, "paper": half_powers(3, 5.5)}
+_FITTED = {"quick": QUICK_DIMS[:3], "paper": half_powers(3, 5.5)}
 _WIDTHS = {"quick": (1,), "paper": (1, 2, 4, 8)}
 _SEEDS = {"quick": QUICK_SEEDS, "paper": AUTHORS_SEEDS}
 

@@ -15,13 +15,13 @@ _CONFIG = {
     "relations": 4,
     "answers": 4,
     "length": 10,
-    "dim": 512,
-    "head_dim": 256,
-    "width": 4096,
-    "block": 4,
+    "dim": 256,
+    "head_dim": 128,
+    "width": 2048,
+    "block": 2,
     "seed": 0,
 }
-_NAMES = {"attention": "Theorem 3, attention alone", "mlp": "Theorem 4, attention and MLP"}
+_NAMES = {"attention": "Theorem 3", "mlp": "Theorem 4"}
 
 
 def measure_constructions(
@@ -207,8 +207,8 @@ def _caption(found: Mapping[str, Any]) -> str:
         f"Both models hold the same {_CONFIG['subjects'] * _CONFIG['relations']} facts "
         f"(S = {_CONFIG['subjects']}, R = {_CONFIG['relations']}, D = {_CONFIG['answers']}; "
         f"d = {_CONFIG['dim']}, d_h = {_CONFIG['head_dim']}, m = {_CONFIG['width']:,}, blocks of "
-        f"{_CONFIG['block']} tokens) and are asked the same prompt; nothing is drawn by hand. Left: "
-        "heads whose block holds the subject or the relation look at it, all others at EOS, from "
-        f"which nothing is read. Right: scores of all answers; {found['answer'] + 1} is right. "
+        f"{_CONFIG['block']} tokens) and are asked the same prompt; nothing is drawn by hand. "
+        "Left: heads whose block holds the subject or the relation look at it, all others at "
+        f"EOS, from which nothing is read. Right: scores of all answers; {found['answer'] + 1} is right. "
         + " ".join(told)
     )

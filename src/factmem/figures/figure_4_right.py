@@ -1,6 +1,7 @@
 """Figure 4, right: heads and neurons are worth the same, above a floor of attention."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -123,7 +124,7 @@ def _ticks(values: Sequence[int]) -> tuple[tuple[float, str], ...]:
 
 def _edges(values: Sequence[int]) -> tuple[float, ...]:
     """Half-way between values, and as far beyond the first and the last."""
-    middles = [(a + b) / 2 for a, b in zip(values, values[1:], strict=False)]
+    middles = [(a + b) / 2 for a, b in pairwise(values)]
     return (2 * values[0] - middles[0], *middles, 2 * values[-1] - middles[-1])
 
 

@@ -132,10 +132,14 @@ def _stages_told(results: Sequence[Mapping[str, Any]]) -> str:
     begun, over = ([end[place] for end in found] for place in (0, 1))
     return (
         f"The hallucination stage, in which relations are known and subjects are not, begins after "
-        f"{min(begun):,.0f} to {max(begun):,.0f} steps and ends after {min(over):,.0f} to "
-        f"{max(over):,.0f} ({many}): the loss is within 0.1 of ln {SIZES[2]} meanwhile. Shown is "
-        "the first seed."
+        f"{_range(begun)} steps and ends after {_range(over)} ({many}): the loss is within 0.1 of "
+        f"ln {SIZES[2]} meanwhile. Shown is the first seed."
     )
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = f"{min(values):,.0f}", f"{max(values):,.0f}"
+    return low if low == high else f"{low} to {high}"
 
 
 def _data(results: Sequence[Mapping[str, Any]], seeds: Sequence[int]) -> DataTable:

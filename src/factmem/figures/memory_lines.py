@@ -26,6 +26,8 @@ QUICK_DIMS = (8, 12, 16, 24)
 RATIO = {"quick": 1.05, "paper": 1.01}
 """How narrow brackets are: the authors end at 1.01."""
 
+_FITTED_RATIO = 1.1
+"""Fits differ from seed to seed by more than this."""
 WITH_LOGARITHM = "N ln N"
 
 
@@ -79,7 +81,10 @@ def mlp_lines(
         width: [MLPQuestion(dim, width * dim, "trained", outputs, 0.99, ratio) for dim in dims]
         for width in widths
     }
-    best = [MLPQuestion(dim, widths[0] * dim, "fitted", outputs, 1.0, ratio) for dim in fitted]
+    best = [
+        MLPQuestion(dim, widths[0] * dim, "fitted", outputs, 1.0, max(ratio, _FITTED_RATIO))
+        for dim in fitted
+    ]
     return [
         *(
             StoredLine(f"trained as in the paper, m = {_times(width)}d, 99 %", questions, seeds)

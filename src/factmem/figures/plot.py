@@ -13,6 +13,8 @@ from factmem.errors import FactmemError
 __all__ = ["Axis", "Chart", "DataTable", "HeatMap", "Level", "Line", "Plot", "Slope", "Span"]
 
 Cell = str | int | float | None
+_WIDEST = 0.3
+"""Of an interval that says something about a slope."""
 
 
 @dataclass(frozen=True)
@@ -145,9 +147,14 @@ class Slope:
     counts: bool = True
 
     @property
+    def says(self) -> bool:
+        """Whether the interval is narrow enough to say something."""
+        return self.low is not None and self.high is not None and self.high - self.low < _WIDEST
+
+    @property
     def holds(self) -> bool:
-        """Whether the interval meets the range."""
-        if self.low is None or self.high is None:
+        """Whether the interval says something, and meets the range."""
+        if self.low is None or self.high is None or not self.says:
             return False
         return self.low <= self.wanted[1] and self.wanted[0] <= self.high
 
@@ -157,6 +164,7 @@ class Slope:
         if self.slope is None:
             return f"{self.name}: no line can be fitted, for something was not stored or not found."
         verdict = "holds" if self.holds else "does not hold here"
+        verdict = verdict if self.says else "too wide to tell"
         return (
             f"{self.name}: {self.law}, slope {self.slope:.2f} (95 % interval {self.low:.2f} to "
             f"{self.high:.2f}; asked to meet {self.wanted[0]:g} to {self.wanted[1]:g}): {verdict}."

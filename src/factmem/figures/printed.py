@@ -207,7 +207,7 @@ def _draw_map(figure: Figure, axes: "Axes", cells: HeatMap) -> None:
                   path_effects=[withStroke(linewidth=3, foreground="white")])  # fmt: skip
     _set_axis(axes, "x", cells.x)
     _set_axis(axes, "y", cells.y)
-    if cells.x.ticks is not None and max(len(name) for _, name in cells.x.ticks) > 4:
+    if _crowded(axes, cells):
         axes.tick_params(axis="x", labelrotation=60)
     if names:
         patches = [Patch(color=_KINDS[place], label=name) for place, name in enumerate(cells.kinds)]
@@ -219,6 +219,13 @@ def _draw_map(figure: Figure, axes: "Axes", cells: HeatMap) -> None:
     figure.colorbar(mesh, ax=axes, label=cells.unit, pad=0.02)
     if cells.lines:
         _legend_below(axes, len(cells.lines))
+
+
+def _crowded(axes: "Axes", cells: HeatMap) -> bool:
+    """Whether names below would run into each other: a letter takes about 0.08 inches."""
+    names = cells.x.ticks or ()
+    width = axes.get_position().width * axes.get_figure().get_figwidth()  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
+    return 0.08 * sum(len(name) + 1 for _, name in names) > width
 
 
 def _colours(cells: HeatMap) -> str:

@@ -21,6 +21,10 @@ from factmem.runs.measurement import Measurement, Together
 __all__ = ["Law", "StoredLine", "stored_facts_figure"]
 
 
+_FEWEST = 6
+"""Points of a line beside the paper's that make a slope worth telling."""
+
+
 @dataclass(frozen=True)
 class Law:
     """What the paper says of the facts that are stored.
@@ -163,6 +167,8 @@ def _slopes(
     """Of all sizes; and of those that embeddings do not limit, where they limit some."""
     whole = found.capacities
     free = [each for place, each in enumerate(whole) if not found.limited(place)]
+    if not line.counts and len(whole) * len(line.seeds) < _FEWEST:
+        return []  # too few points to say anything
     slopes = [_slope(line.name, whole, size, law, line.counts)]
     if len(free) < len(whole):
         told = f"{line.name}, sizes that embeddings do not limit"

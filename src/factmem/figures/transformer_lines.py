@@ -21,7 +21,7 @@ AUTHORS_SEED = 64
 PAPER_DIMS = half_powers(3, 7.5)
 _MOST_FACTS = 11_000
 """The authors draw no point above this, so that shapes expected to store more are not searched."""
-_COMPILED = {"quick": (16, 24), "paper": half_powers(3, 6)}
+_COMPILED = {"quick": (12, 16, 24), "paper": half_powers(3, 6)}
 _COMPILED_RATIO = 1.12
 _REFERENCE = Line(
     "authors' line, facts = 0.15 · parameters",

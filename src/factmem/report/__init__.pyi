@@ -4,3 +4,5 @@ from .content import Section as Section
 from .interactive import interactive as interactive
 from .page import report_html as report_html
 from .page import write_report as write_report
+from .reproduction import Reproduction as Reproduction
+from .reproduction import reproduce as reproduce
