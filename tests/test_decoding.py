@@ -6,12 +6,14 @@ import jax.random as jr
 import numpy as np
 import optax
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.spatial import ConvexHull
 
 from factmem import decoding
 from factmem.decoding import (
     cross_entropy_of_one,
+    decodable,
     decode,
     loss_of_each,
     margins_in_full,
@@ -153,3 +155,70 @@ def test_the_scores_are_never_in_memory_all_at_once():
 
     used = jax.jit(jax.value_and_grad(loss)).lower(*shapes).compile().memory_analysis()
     assert used.temp_size_in_bytes < facts * outputs * 4 / 8
+
+
+# ---- what can be decoded at all ------------------------------------------------------------------
+
+
+def drawn(seed, outputs, dim):
+    return np.random.default_rng(seed).normal(size=(outputs, dim))
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 10**6), st.sampled_from([(4, 2), (12, 2), (9, 3), (30, 3)]))
+def test_what_can_be_decoded_are_the_corners_of_the_convex_hull(seed, size):
+    values = drawn(seed, *size)
+    corners = np.zeros(len(values), bool)
+    corners[ConvexHull(values).vertices] = True
+    np.testing.assert_array_equal(decodable(values), corners)
+
+
+@settings(max_examples=10)
+@given(st.integers(0, 10**6))
+def test_no_direction_decodes_to_what_cannot_be_decoded(seed):
+    values = drawn(seed, 25, 3)
+    directions = np.random.default_rng(seed + 1).normal(size=(20_000, 3))
+    met = np.bincount(np.argmax(directions @ values.T, axis=1), minlength=len(values)) > 0
+    assert not (met & ~decodable(values)).any()
+    assert met.sum() >= 4, "the directions say something"
+
+
+def test_orthonormal_answers_can_all_be_decoded():
+    assert decodable(np.eye(7)).all()
+    assert decodable(np.vstack([np.eye(3), -np.eye(3)])).all()
+
+
+def test_what_lies_among_others_is_never_decoded():
+    corners = np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [-1, -1, -1]])
+    found = decodable(np.vstack([corners.mean(axis=0, keepdims=True), corners]))
+    assert found.tolist() == [False, True, True, True, True]
+
+
+def test_what_ties_with_another_is_not_decoded():
+    corners = np.array([[1.0, 0.0], [-1.0, 1.0], [-1.0, -1.0]])
+    twice = decodable(np.vstack([corners, corners[:1]]))
+    assert twice.tolist() == [False, True, True, False]
+    on_an_edge = (corners[0] + corners[1])[None] / 2
+    assert decodable(np.vstack([corners, on_an_edge])).tolist() == [True, True, True, False]
+    assert not decodable(np.ones((2, 3))).any()
+
+
+def test_a_single_answer_is_always_decoded():
+    assert decodable(np.zeros((1, 3))).tolist() == [True]
+
+
+@settings(max_examples=10)
+@given(st.integers(0, 10**6), st.sampled_from([1e-3, 1e3]))
+def test_neither_scale_nor_place_nor_order_decide_what_can_be_decoded(seed, scale):
+    values = drawn(seed, 15, 3)
+    expected = decodable(values)
+    np.testing.assert_array_equal(decodable(scale * values), expected)
+    np.testing.assert_array_equal(decodable(values + 3.0), expected)
+    np.testing.assert_array_equal(decodable(values[::-1]), expected[::-1])
+
+
+def test_in_few_dimensions_many_answers_cannot_be_decoded():
+    """Of 100 Gaussian vectors in d = 8 about one in twelve, and in d = 32 none."""
+    lost = [np.mean(~decodable(drawn(seed, 100, 8))) for seed in range(6)]
+    assert 1 / 18 < np.mean(lost) < 1 / 9
+    assert decodable(drawn(0, 100, 32)).all()

@@ -10,6 +10,7 @@ from factmem.figures.memory_lines import (
     dashed,
     half_powers,
     law,
+    listed,
     matrix_lines,
 )
 from factmem.figures.plot import Axis
@@ -37,9 +38,9 @@ def figure_1_left(scale: FigureScale = "quick") -> PaperFigure:
         size=lambda question: float(question.dim**2),
         law=law(WITH_LOGARITHM, "d²"),
         reference=dashed("authors' line, d² = 1.3 N ln N", (20, 6000), 1.3, logarithm=True),
-        ran=f"Matrices of d = {', '.join(map(str, dims))} trained as in the paper (Adam at rate "
+        ran=f"Matrices of d = {listed(sorted(dims))} trained as in the paper (Adam at rate "
         f"1000, 2^12 steps on all associations, stored means 99 %), and the best matrix that "
-        f"exists, with a proof that none stores more. Seeds {', '.join(map(str, seeds))}; "
+        f"exists, with a proof that none stores more. Seeds {listed(seeds)}; "
         f"brackets to a ratio of {RATIO[scale]}.",
         unless="At small d the constant of N ln N / d² still falls with d.",
     )

@@ -5,12 +5,12 @@ from factmem.figures.memory_lines import (
     AUTHORS_SEEDS,
     QUICK_DIMS,
     QUICK_SEEDS,
-    RATIO,
     WITH_LOGARITHM,
     dashed,
     half_powers,
     law,
     mlp_lines,
+    mlp_ran,
 )
 from factmem.figures.plot import Axis
 from factmem.figures.stored_facts import stored_facts_figure
@@ -18,7 +18,7 @@ from factmem.figures.stored_facts import stored_facts_figure
 __all__ = ["figure_1_right"]
 
 _DIMS = {"quick": QUICK_DIMS, "paper": half_powers(3, 6.5)}
-_FITTED = {"quick": QUICK_DIMS[:3], "paper": half_powers(3, 5.5)}
+_FITTED = {"quick": (16, 12, 8), "paper": half_powers(3, 5.5)}
 _WIDTHS = {"quick": (1,), "paper": (1, 2, 4, 8)}
 _SEEDS = {"quick": QUICK_SEEDS, "paper": AUTHORS_SEEDS}
 
@@ -32,16 +32,12 @@ def figure_1_right(scale: FigureScale = "quick") -> PaperFigure:
         told="An MLP is an associative memory too. With m neurons it stores associations nearly in "
         "proportion to its numbers, whatever the shape: N log N grows as m·d, so a wide layer "
         "over small embeddings remembers as much as a narrow one over large embeddings.",
-        lines=mlp_lines(widths, dims, _FITTED[scale], None, seeds, RATIO[scale]),
+        lines=mlp_lines(widths, dims, _FITTED[scale], None, seeds, scale),
         axes=(Axis("m·d, half of the MLP's weights", "log"), Axis("associations stored, N", "log")),
         size=lambda question: float(question.width * question.dim),
         law=law(WITH_LOGARITHM, "m·d"),
         reference=dashed("authors' line, m·d = 0.35 N ln N", (50, 19426), 0.35, logarithm=True),
-        ran=f"ReLU MLPs of d = {', '.join(map(str, dims))} with m/d = "
-        f"{', '.join(map(str, widths))}, trained as in the paper (Adam at rate 0.03, 2^15 steps "
-        "on all associations, stored means 99 %), and fitted by L-BFGS, where stored means all "
-        f"of them with weights of 16 bits. Seeds {', '.join(map(str, seeds))}; brackets to a "
-        f"ratio of {RATIO[scale]}.",
+        ran=mlp_ran(dims, widths, seeds, scale),
         unless="Small MLPs have few neurons for so many outputs, and training does not always "
         "find what they could store.",
     )

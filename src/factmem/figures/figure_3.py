@@ -209,6 +209,6 @@ def _caption(found: Mapping[str, Any]) -> str:
         f"d = {_CONFIG['dim']}, d_h = {_CONFIG['head_dim']}, m = {_CONFIG['width']:,}, blocks of "
         f"{_CONFIG['block']} tokens) and are asked the same prompt; nothing is drawn by hand. "
         "Left: heads whose block holds the subject or the relation look at it, all others at "
-        f"EOS, from which nothing is read. Right: scores of all answers; {found['answer'] + 1} is right. "
-        + " ".join(told)
+        "EOS, from which nothing is read. Right: scores of all answers; "
+        f"{found['answer'] + 1} is right. " + " ".join(told)
     )

@@ -8,6 +8,7 @@ import numpy as np
 
 from factmem.capacity.places import PAPER_MAP, QUICK_MAP, ShapeMap
 from factmem.figures.figure import FigureScale, PaperFigure
+from factmem.figures.memory_lines import listed
 from factmem.figures.plot import Axis, DataTable, HeatMap, Line, Plot
 from factmem.runs.measurement import Runs
 
@@ -139,7 +140,7 @@ def _frontier(chosen: ShapeMap, attention: Sequence[int], mlp: Sequence[int]) ->
 
 
 def _caption(chosen: ShapeMap) -> str:
-    seeds = ", ".join(map(str, chosen.seeds))
+    seeds = listed(chosen.seeds)
     how = {
         "quick": "4,096 steps of 512 prompts (Muon)",
         "paper": "2^14 steps of 1,024 prompts (Adam at rate 0.01)",
@@ -147,7 +148,7 @@ def _caption(chosen: ShapeMap) -> str:
     few = len(chosen.seeds) > 1
     return (
         f"Transformers of d = {chosen.dim} and d_h = {chosen.head_dim} with H = "
-        f"{', '.join(map(str, chosen.heads))} heads and m = {', '.join(map(str, chosen.widths))} "
+        f"{listed(chosen.heads)} heads and m = {listed(chosen.widths)} "
         f"neurons, each trained on {chosen.subjects**2:,} facts (S = R = {chosen.subjects}, "
         f"D = 8, T = 32) for {how}: the best accuracy of any check on 1,024 prompts"
         f"{', median over seeds' if few else ', seed'} {seeds}. As in the paper the axes count "

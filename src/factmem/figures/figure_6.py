@@ -5,11 +5,11 @@ from factmem.figures.memory_lines import (
     AUTHORS_SEEDS,
     QUICK_DIMS,
     QUICK_SEEDS,
-    RATIO,
     dashed,
     half_powers,
     law,
     mlp_lines,
+    mlp_ran,
 )
 from factmem.figures.plot import Axis
 from factmem.figures.stored_facts import stored_facts_figure
@@ -18,7 +18,7 @@ __all__ = ["figure_6"]
 
 _OUTPUTS = 32
 _DIMS = {"quick": QUICK_DIMS, "paper": half_powers(3, 6.5)}
-_FITTED = {"quick": QUICK_DIMS[:3], "paper": half_powers(3, 5.5)}
+_FITTED = {"quick": (16, 12, 8), "paper": half_powers(3, 5.5)}
 _WIDTHS = {"quick": (1,), "paper": (1, 2, 4, 8)}
 _SEEDS = {"quick": QUICK_SEEDS, "paper": AUTHORS_SEEDS}
 
@@ -31,16 +31,13 @@ def figure_6(scale: FigureScale = "quick") -> PaperFigure:
         "Figure 6: MLP associative memory with 32 outputs",
         told="The logarithm in Figure 1 is the price of telling ever more outputs apart. With 32 "
         "outputs, however many inputs there are, it goes away: N itself grows as m·d.",
-        lines=mlp_lines(widths, dims, _FITTED[scale], _OUTPUTS, seeds, RATIO[scale]),
+        lines=mlp_lines(widths, dims, _FITTED[scale], _OUTPUTS, seeds, scale),
         axes=(Axis("m·d, half of the MLP's weights", "log"), Axis("associations stored, N", "log")),
         size=lambda question: float(question.width * question.dim),
         law=law("N", "m·d"),
         reference=dashed("authors' line, m·d = 1.2 N", (50, 50000), 1.2, logarithm=False),
-        ran=f"As Figure 1, right, with {_OUTPUTS} outputs, f(x) = ⌊{_OUTPUTS}x/N⌋: ReLU MLPs of "
-        f"d = {', '.join(map(str, dims))} with m/d = {', '.join(map(str, widths))}, trained as in "
-        "the paper (Adam at rate 0.03, 2^15 steps, stored means 99 %), and fitted by L-BFGS, "
-        "where stored means all of them with weights of 16 bits. Seeds "
-        f"{', '.join(map(str, seeds))}; brackets to a ratio of {RATIO[scale]}.",
+        ran=f"As Figure 1, right, with {_OUTPUTS} outputs, f(x) = ⌊{_OUTPUTS}x/N⌋. "
+        + mlp_ran(dims, widths, seeds, scale),
         unless=f"At d = 8 there are more outputs than dimensions by a factor of {_OUTPUTS // 8}, "
         "which small MLPs pay for.",
     )

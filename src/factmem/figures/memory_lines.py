@@ -2,13 +2,17 @@
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 from factmem.capacity.memories import LinearQuestion, MLPQuestion
+from factmem.figures.figure import FigureScale
 from factmem.figures.plot import Line
 from factmem.figures.stored_facts import Law, StoredLine
+from factmem.power_law import Number
 
 __all__ = [
     "AUTHORS_SEEDS",
+    "MLP_RATIO",
     "QUICK_DIMS",
     "QUICK_SEEDS",
     "RATIO",
@@ -16,22 +20,26 @@ __all__ = [
     "dashed",
     "half_powers",
     "law",
+    "listed",
     "matrix_lines",
     "mlp_lines",
+    "mlp_ran",
 ]
 
 AUTHORS_SEEDS = (0, 1, 11, 111, 42)
 QUICK_SEEDS = (0, 1, 2)
-QUICK_DIMS = (8, 12, 16, 24)
+QUICK_DIMS = (16, 24, 12, 8)
+"""The first ones are guessed best, and the others are searched for from what they store."""
 RATIO = {"quick": 1.05, "paper": 1.01}
 """How narrow brackets are: the authors end at 1.01."""
+MLP_RATIO = {"quick": 1.1, "paper": 1.01}
 
 _FITTED_RATIO = 1.1
 """Fits differ from seed to seed by more than this."""
 WITH_LOGARITHM = "N ln N"
 
 
-def half_powers(first: float, last: float) -> tuple[int, ...]:
+def half_powers(first: Number, last: Number) -> tuple[int, ...]:
     """⌊2^i⌋ for i in steps of a half, both ends included, as the authors space their sizes."""
     steps = round(2 * (last - first))
     return tuple(int(2 ** (first + step / 2)) for step in range(steps + 1))
@@ -47,7 +55,7 @@ def law(of: str, size: str) -> Law:
     return Law(f"{of} ∝ ({size})^slope", n_log_n if of == WITH_LOGARITHM else float)
 
 
-def dashed(name: str, ends: tuple[float, float], factor: float, *, logarithm: bool) -> Line:
+def dashed(name: str, ends: tuple[Number, Number], factor: float, *, logarithm: bool) -> Line:
     """The authors' dashed line, size = factor · N ln N or factor · N between two N."""
     points = 40 if logarithm else 2
     step = (ends[1] / ends[0]) ** (1 / (points - 1))
@@ -74,24 +82,43 @@ def mlp_lines(
     fitted: Sequence[int],
     outputs: int | None,
     seeds: Sequence[int],
-    ratio: float,
+    scale: FigureScale,
 ) -> list[StoredLine]:
     """Trained MLPs of m = width · d, a line for each, and fitted ones of the first width."""
+    how: Literal["trained", "quick"] = "trained" if scale == "paper" else "quick"
+    ratio = MLP_RATIO[scale]
     trained = {
-        width: [MLPQuestion(dim, width * dim, "trained", outputs, 0.99, ratio) for dim in dims]
+        width: [MLPQuestion(dim, width * dim, how, outputs, 0.99, ratio) for dim in dims]
         for width in widths
     }
     best = [
-        MLPQuestion(dim, widths[0] * dim, "fitted", outputs, 1.0, max(ratio, _FITTED_RATIO))
-        for dim in fitted
+        MLPQuestion(dim, widths[0] * dim, "fitted", outputs, 1.0, _FITTED_RATIO) for dim in fitted
     ]
     return [
         *(
-            StoredLine(f"trained as in the paper, m = {_times(width)}d, 99 %", questions, seeds)
+            StoredLine(f"trained, m = {_times(width)}d, 99 %", questions, seeds)
             for width, questions in trained.items()
         ),
         StoredLine(f"fitted, m = {_times(widths[0])}d, 100 %", best, seeds, counts=False),
     ]
+
+
+def mlp_ran(
+    dims: Sequence[int], widths: Sequence[int], seeds: Sequence[int], scale: FigureScale
+) -> str:
+    """What was run for `mlp_lines`, in sentences."""
+    steps = {"quick": "2^13 steps, a quarter of theirs,", "paper": "2^15 steps"}[scale]
+    return (
+        f"ReLU MLPs of d = {listed(sorted(dims))} with m/d = {listed(widths)}, trained as in the "
+        f"paper (Adam at rate 0.03, {steps} on all associations, stored means 99 %), and fitted "
+        "by L-BFGS, where stored means all of them with weights of 16 bits. Seeds "
+        f"{listed(seeds)}; brackets to a ratio of {MLP_RATIO[scale]}."
+    )
+
+
+def listed(numbers: Sequence[int]) -> str:
+    """Numbers with commas between them."""
+    return ", ".join(map(str, numbers))
 
 
 def _times(width: int) -> str:

@@ -211,12 +211,14 @@ def _draw_map(figure: Figure, axes: "Axes", cells: HeatMap) -> None:
         axes.tick_params(axis="x", labelrotation=60)
     if names:
         patches = [Patch(color=_KINDS[place], label=name) for place, name in enumerate(cells.kinds)]
-        axes.legend(
+        legend = axes.legend(
             handles=patches, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=names,
             fontsize=7.5,
         )  # fmt: skip
+        for text in legend.get_texts():
+            text.set_parse_math(False)
         return
-    figure.colorbar(mesh, ax=axes, label=cells.unit, pad=0.02)
+    figure.colorbar(mesh, ax=axes, pad=0.02).set_label(cells.unit, parse_math=False)
     if cells.lines:
         _legend_below(axes, len(cells.lines))
 
@@ -225,7 +227,7 @@ def _crowded(axes: "Axes", cells: HeatMap) -> bool:
     """Whether names below would run into each other: a letter takes about 0.08 inches."""
     names = cells.x.ticks or ()
     width = axes.get_position().width * axes.get_figure().get_figwidth()  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
-    return 0.08 * sum(len(name) + 1 for _, name in names) > width
+    return bool(0.08 * sum(len(name) + 1 for _, name in names) > width)
 
 
 def _colours(cells: HeatMap) -> str:

@@ -1,7 +1,5 @@
 """What Figures 4 (left), 7, 8 and 9 share: facts of trained transformers against parameters."""
 
-from collections.abc import Sequence
-
 from factmem.capacity.lines import (
     PAPER_LINES,
     QUICK_DIMS,
@@ -11,7 +9,7 @@ from factmem.capacity.lines import (
 )
 from factmem.capacity.transformers import TransformerQuestion
 from factmem.figures.figure import FigureScale, PaperFigure
-from factmem.figures.memory_lines import QUICK_SEEDS, half_powers
+from factmem.figures.memory_lines import QUICK_SEEDS, half_powers, listed
 from factmem.figures.plot import Axis, Line
 from factmem.figures.stored_facts import Law, StoredLine, stored_facts_figure
 
@@ -96,25 +94,25 @@ def _ran(name: str, scale: FigureScale, compiled: bool) -> str:
     if scale == "quick":
         line = QUICK_LINES[name]
         parts = [
-            f"Transformers of d = {_list(sorted(QUICK_DIMS))} with H = {line.heads}, "
+            f"Transformers of d = {listed(sorted(QUICK_DIMS))} with H = {line.heads}, "
             f"H·d_h = m = d, on random tables of {_TABLES[line.scaling]}, prompts of 32 tokens. "
             "Each size of table is trained on for 4,096 steps of 512 prompts (Muon, in seconds; "
             "the authors' training is longer and stores less) and counts as stored at 99 % of "
-            f"1,024 test prompts. Seeds {_list(QUICK_SEEDS)}; brackets of S to a ratio of "
+            f"1,024 test prompts. Seeds {listed(QUICK_SEEDS)}; brackets of S to a ratio of "
             f"{QUICK_RATIO}."
         ]
     else:
         line = PAPER_LINES[name][0]
         parts = [
             f"The authors' grid: H = {line.heads}, H·d_h = αd and m = βd with α and β from 4 to "
-            f"1/4, d = {_list(PAPER_DIMS)}, on random tables of {_TABLES[line.scaling]}; Adam at "
+            f"1/4, d = {listed(PAPER_DIMS)}, on random tables of {_TABLES[line.scaling]}; Adam at "
             "the best of three rates, 2^14 steps of 1,024 prompts, stored means 99 %. Seed "
             f"{AUTHORS_SEED}, as theirs. Shapes expected to store more than {_MOST_FACTS:,} facts "
             "are left out, for their picture ends there."
         ]
     if compiled:
         parts.append(
-            f"Compiled transformers of d = {_list(_COMPILED[scale])} have their weights written, "
+            f"Compiled transformers of d = {listed(_COMPILED[scale])} have their weights written, "
             "not trained, with a certificate for every fact in any noise"
             + (", one seed." if scale == "quick" else ", three seeds.")
         )
@@ -124,7 +122,3 @@ def _ran(name: str, scale: FigureScale, compiled: bool) -> str:
             "authors' code does not say."
         )
     return " ".join(parts)
-
-
-def _list(numbers: Sequence[int]) -> str:
-    return ", ".join(map(str, numbers))

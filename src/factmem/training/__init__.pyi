@@ -10,6 +10,7 @@ from .protocol import LINEAR_PROTOCOL as LINEAR_PROTOCOL
 from .protocol import MLP_PROTOCOL as MLP_PROTOCOL
 from .protocol import PAPER as PAPER
 from .protocol import QUICK as QUICK
+from .protocol import QUICK_MLP_PROTOCOL as QUICK_MLP_PROTOCOL
 from .protocol import MemoryProtocol as MemoryProtocol
 from .protocol import Protocol as Protocol
 from .protocol import Recipe as Recipe

@@ -12,6 +12,7 @@ __all__ = [
     "MLP_PROTOCOL",
     "PAPER",
     "QUICK",
+    "QUICK_MLP_PROTOCOL",
     "MemoryProtocol",
     "Optimiser",
     "Protocol",
@@ -167,3 +168,6 @@ LINEAR_PROTOCOL = MemoryProtocol(learning_rate=1000.0, steps=2**12)
 
 MLP_PROTOCOL = MemoryProtocol(learning_rate=3e-2, steps=2**15)
 """Figures 1 right and 6."""
+
+QUICK_MLP_PROTOCOL = replace(MLP_PROTOCOL, steps=2**13)
+"""The same in a quarter of the steps."""

@@ -1,0 +1,55 @@
+"""Several figures as one measurement."""
+
+import pytest
+from tests.claims.here import Here
+from tests.figures.made import simple_plot
+
+from factmem.figures import Figures, PaperFigure
+from factmem.figures.plot import Line
+from factmem.runs import Measure, Runs, Store, Task, measure
+
+
+def double(*, number):
+    double.calls += 1
+    return {"twice": 2.0 * number}
+
+
+double.calls = 0
+KEPT = Measure("double", 1, double)
+
+
+def figure(name, *numbers):
+    def plot(results):
+        twice = tuple(found["twice"] for found in results)
+        return simple_plot(Line(name, tuple(map(float, numbers)), twice), name=name)
+
+    tasks = tuple(Task(KEPT, {"number": number}) for number in numbers)
+    return PaperFigure(name, "title", "told", Runs(tasks), plot)
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store(tmp_path / "runs.sqlite") as kept:
+        yield kept
+
+
+def test_every_figure_is_drawn_of_its_own_runs_in_their_order(store):
+    plots = measure(Figures([figure("b", 3, 1), figure("a", 2)]), store, Here())
+    assert [plot.name for plot in plots] == ["b", "a"]
+    assert [plot.panels[0].lines[0].y for plot in plots] == [(6, 2), (4,)]
+
+
+def test_what_two_figures_need_is_measured_once(store):
+    before = double.calls
+    both = Figures([figure("a", 1, 2), figure("b", 2, 3)])
+    assert len(both.wanted({}).needed) == 3
+    assert both.left({}) == 4
+    measure(both, store, Here())
+    assert double.calls == before + 3
+    known = {record.identity: record for record in store.records()}
+    assert not both.wanted(known).needed
+    assert both.left(known) == 0
+
+
+def test_no_figures_are_no_work(store):
+    assert measure(Figures([]), store, Here()) == []
