@@ -10,7 +10,7 @@ PIP := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --dis
 .PHONY: help reproduce test nightly browser lint format bench bench-memories bench-scaling bench-compiler bench-protocols bench-capacity bench-dynamics bench-bounds docs clean
 
 help:
-	@echo 'make reproduce  run everything that exists of the paper, and print what it found'
+	@echo 'make reproduce  every figure and claim of the paper, and a report: reproduction/report.html'
 	@echo 'make test       lint, types and tests'
 	@echo 'make nightly    the slow tests too'
 	@echo 'make bench      speed, as ratios to benchmarks/dense.py measured in the same run'
@@ -36,11 +36,7 @@ $(DOCS_STAMP): $(STAMP)
 	@touch $@
 
 reproduce: $(STAMP)
-	$(BIN)/python examples/memories.py
-	$(BIN)/python examples/compile.py
-	$(BIN)/python examples/recall.py
-	$(BIN)/python examples/dynamics.py
-	$(BIN)/python examples/bounds.py
+	$(BIN)/factmem reproduce
 
 # Whole files on one worker each: what jax compiled for one test serves the next.
 SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist loadfile

@@ -57,7 +57,7 @@ def record(task):
     """As `perform` makes one, without asking for the versions of all libraries."""
     measure = task.measure
     metrics = plain(measure.function(**task.config))
-    told = (measure.name, measure.version, task.config, task.seed, metrics, None)
+    told = (measure.name, measure.version, plain(task.config), task.seed, metrics, None)
     return Record(task.identity, *told, 0.5, {}, 1, "here", "now")
 
 
@@ -74,12 +74,18 @@ def drawn(figure):
     return figure.plot(figure.measured.result(known_of(figure.measured)))
 
 
+def trained_facts(parameters, exponent=1.0):
+    """As many as are to be expected of quick training with d = 16, and growing by the law."""
+    return 200 * (parameters / 1536) ** exponent
+
+
 def trained_by_law(monkeypatch, exponent=1.0, limited=()):
-    """Transformers store params^exponent / 10 facts; at these d embeddings are the limit."""
+    """Transformers store `trained_facts`; at these d embeddings are the limit."""
 
     def stores(*, dim, heads, head_dim, width, subjects, relations, seed, **_):
         parameters = 4 * heads * dim * head_dim + 2 * width * dim
-        return {"stored": subjects * relations <= (1 + seed / 50) * parameters**exponent / 10}
+        limit = (1 + seed / 50) * trained_facts(parameters, exponent)
+        return {"stored": subjects * relations <= limit}
 
     def possible(*, dim, **_):
         return {"facts": 0.75 if dim in limited else 1.0, "answers": 1.0}

@@ -7,12 +7,13 @@ import pytest
 from tests.figures.made import Asked, column, drawn, trained_by_law
 
 from factmem.capacity import TransformerQuestion
+from factmem.capacity.memories import solve_n_log_n
 from factmem.figures.plot import Axis, Line
 from factmem.figures.stored_facts import Law, StoredLine, stored_facts_figure
 
 DIMS = (8, 16, 32, 64)
 REFERENCE = Line("authors' line", (10.0, 1000.0), (1.0, 100.0), kind="reference")
-LINEAR = Law("facts ∝ parameters^slope", float)
+LINEAR = Law("facts ∝ parameters^slope", float, float)
 
 
 def figure(*lines, law=LINEAR, unless="Because.", size=lambda q: float(q.parameters)):
@@ -60,7 +61,7 @@ def test_a_law_that_is_not_so_fails_and_the_caption_says_it_and_why():
 
 def test_the_slope_is_of_what_the_law_is_about():
     """N ln N ∝ size where N ∝ size has an exponent above 1: least squares by hand."""
-    law = Law("N ln N", lambda n: n * math.log(n), (0.0, 2.0))
+    law = Law("N ln N", lambda n: n * math.log(n), solve_n_log_n, (0.0, 2.0))
     plot = drawn(figure(line(seeds=(0,)), law=law))
     facts = [dim**2 / 2 for dim in DIMS]
     x = [2 * math.log(dim) for dim in DIMS]
@@ -69,6 +70,10 @@ def test_the_slope_is_of_what_the_law_is_about():
     expected = sum(a * b for a, b in zip(away, y, strict=True)) / sum(a * a for a in away)
     assert plot.slopes[0].slope == pytest.approx(expected, abs=0.01)
     assert plot.slopes[0].law == "N ln N"
+    fit = plot.panels[0].lines[1]
+    for size, n in zip(fit.x, fit.y, strict=True):
+        height = statistics.mean(y) + expected * (math.log(size) - statistics.mean(x))
+        assert math.log(n * math.log(n)) == pytest.approx(height, abs=0.02)
 
 
 def test_seeds_that_scatter_much_leave_it_open():
@@ -83,7 +88,8 @@ def test_seeds_that_scatter_much_leave_it_open():
 def test_points_are_medians_with_the_range_over_seeds():
     plot = drawn(figure(line()))
     (chart,) = plot.panels
-    measured, reference = chart.lines
+    measured, fit, reference = chart.lines
+    assert fit.kind == "fit"
     assert reference == REFERENCE
     assert measured.x == tuple(float(dim**2) for dim in DIMS)
     for place, dim in enumerate(DIMS):
@@ -136,12 +142,33 @@ def test_a_line_beside_the_law_fails_nothing_and_needs_six_points_for_a_slope():
     assert plot.slopes[1].slope == pytest.approx(2, abs=0.05)
     assert not plot.slopes[1].holds
     assert "The law does not hold" not in plot.caption
-    assert [each.name for each in plot.panels[0].lines] == [
-        "trained",
-        "few",
-        "many",
-        "authors' line",
+    lines = [(each.name, each.kind) for each in plot.panels[0].lines if each.kind != "fit"]
+    assert lines == [
+        ("trained", "measured"),
+        ("few", "measured"),
+        ("many", "measured"),
+        ("authors' line", "reference"),
     ]
+    assert len(plot.panels[0].lines) == 5, "the fit of what counts alone"
+
+
+def test_the_fit_is_drawn_through_the_points_with_its_slope():
+    plot = drawn(figure(line()))
+    measured, fit, _ = plot.panels[0].lines
+    (slope,) = plot.slopes
+    assert fit.name == f"fit, slope {slope.slope:.2f} ({slope.low:.2f} to {slope.high:.2f})"
+    assert (fit.x[0], fit.x[-1]) == (pytest.approx(64), pytest.approx(4096))
+    rise = math.log(fit.y[-1] / fit.y[0]) / math.log(fit.x[-1] / fit.x[0])
+    assert rise == pytest.approx(slope.slope)
+    assert fit.y[0] == pytest.approx(measured.y[0], rel=0.1)
+    assert fit.y[-1] == pytest.approx(measured.y[-1], rel=0.1)
+
+
+def test_of_many_lines_no_fit_is_drawn():
+    lines = [line((8, 16), name=f"line {k}") for k in range(5)]
+    plot = drawn(figure(*lines))
+    assert [each.kind for each in plot.panels[0].lines] == ["measured"] * 5 + ["reference"]
+    assert len(plot.slopes) == 5
 
 
 def test_where_a_seed_stores_nothing_there_is_no_point_and_no_slope():

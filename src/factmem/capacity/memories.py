@@ -10,7 +10,7 @@ from factmem.capacity.search import PaperSearch
 from factmem.errors import FactmemError
 from factmem.runs.task import Measure, Task
 
-__all__ = ["LinearQuestion", "MLPQuestion", "measure_memory"]
+__all__ = ["LinearQuestion", "MLPQuestion", "measure_memory", "solve_n_log_n"]
 
 _BITS = 16
 _LINEAR = {"maximal": "maximal", "trained": "trained-linear"}
@@ -53,7 +53,7 @@ class LinearQuestion(Question):
     @property
     def density(self) -> float:
         """From N ln N ≈ 0.9 d² or 0.77 d²."""
-        return _solved(_LINEAR_LOAD[self.method] * self.parameters) / self.parameters
+        return solve_n_log_n(_LINEAR_LOAD[self.method] * self.parameters) / self.parameters
 
     @property
     def paper_search(self) -> PaperSearch:
@@ -110,7 +110,7 @@ class MLPQuestion(Question):
     def density(self) -> float:
         """From 2 bits a weight."""
         bits = _MLP_BITS * 2 * self.width * self.dim
-        many = _solved(bits * math.log(2))
+        many = solve_n_log_n(bits * math.log(2))
         return (many if self.outputs is None else bits / math.log2(self.outputs)) / self.parameters
 
     @property
@@ -227,7 +227,7 @@ def _task(
     return Task(MEASURE, config)
 
 
-def _solved(product: float) -> float:
+def solve_n_log_n(product: float) -> float:
     """The N at which N ln N has this value, which is at least 1."""
     from scipy.special import lambertw
 

@@ -73,7 +73,8 @@ def facts_per_parameter(
     seeds: Sequence[int], dims: Mapping[str, Sequence[int]] | None = None
 ) -> Claim:
     """Figures 4, 7, 8 and 9."""
-    quick = dict.fromkeys(_LINES, QUICK_DIMS[:2]) if dims is None else dims
+    first = {name: QUICK_DIMS[figure][:2] for name, figure in _LINES.items()}
+    quick = first if dims is None else dims
     thorough = dict.fromkeys(_LINES, (8, 16, 24, 32, 48))
 
     def judge(found: Mapping[str, Sequence[Any]]) -> Finding:

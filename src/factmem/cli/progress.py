@@ -77,12 +77,18 @@ def _lines(label: str, total: int | None, unit: str) -> Report:
         if now - last >= _SECONDS_BETWEEN_LINES:
             last = now
             left = ""
-            if total is not None and "left" not in figures and steps > begun:
-                left = f", {(now - since) * (total - steps) / (steps - begun):.0f} s left at most"
+            if steps > begun and ("left" in figures or total is not None):
+                more = figures["left"] if "left" in figures else (total or 0) - steps
+                most = "about" if "left" in figures else "at most"
+                left = f", {most} {_time((now - since) * more / (steps - begun))} left"
             sys.stderr.write(f"{_told(label, steps, unit, figures)}{left}\n")
             sys.stderr.flush()
 
     return report
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 def _told(label: str, steps: int, unit: str, figures: dict[str, Any]) -> str:

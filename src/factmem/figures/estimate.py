@@ -10,6 +10,7 @@ from typing import Any
 
 from factmem.capacity.capacity import Searches
 from factmem.capacity.limits import LimitedSearches
+from factmem.figures.figure import Figures
 from factmem.runs.measurement import Measurement, Runs, Together, direct
 from factmem.runs.store import Record, Store
 from factmem.runs.sweep import sweep
@@ -114,15 +115,19 @@ def stored_runs(measurement: Measurement, store: Store) -> dict[str, Record]:
 
 def expected_seconds(measurement: Measurement, known: Mapping[str, Record], speed: Speed) -> float:
     """What is still to be done of a measurement, on one worker."""
+    if isinstance(measurement, Figures):
+        measured = [figure.measured for figure in measurement.figures]
+        return sum((expected_seconds(each, known, speed) for each in measured), 0.0)
     if isinstance(measurement, Together):
-        return sum(expected_seconds(part, known, speed) for part in measurement.parts.values())
+        parts = measurement.parts.values()
+        return sum((expected_seconds(part, known, speed) for part in parts), 0.0)
     if isinstance(measurement, LimitedSearches):
         return expected_seconds(measurement.searches, known, speed)
     if isinstance(measurement, Searches):
         return _of_searches(measurement, known, speed)
     tasks = measurement.tasks if isinstance(measurement, Runs) else ()
     missing = [task for task in tasks if task.identity not in known]
-    return sum(_of_task(task, speed) for task in missing)
+    return sum((_of_task(task, speed) for task in missing), 0.0)
 
 
 def _of_searches(searches: Searches, known: Mapping[str, Record], speed: Speed) -> float:

@@ -18,7 +18,11 @@ from factmem.figures.stored_facts import stored_facts_figure
 __all__ = ["figure_1_right"]
 
 _DIMS = {"quick": QUICK_DIMS, "paper": half_powers(3, 6.5)}
-_FITTED = {"quick": (16, 12, 8), "paper": half_powers(3, 5.5)}
+_FITTED = {
+    "quick": ((8, 32), (8, 128)),
+    "paper": tuple((dim, dim) for dim in half_powers(3, 5.5)),
+}
+"""d and m."""
 _WIDTHS = {"quick": (1,), "paper": (1, 2, 4, 8)}
 _SEEDS = {"quick": QUICK_SEEDS, "paper": AUTHORS_SEEDS}
 

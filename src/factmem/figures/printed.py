@@ -165,7 +165,7 @@ def _set_axis(axes: "Axes", which: str, axis: Axis) -> None:
     elif axis.scale == "log":
         drawn.set_major_formatter(FuncFormatter(_plain))
         drawn.set_minor_formatter(FuncFormatter(lambda value, _: _between(drawn, value)))
-        drawn.set_tick_params(which="minor", labelsize=7)
+        drawn.set_tick_params(which="both", labelsize=8)
 
 
 def _named(names: Sequence[str], place: int | None) -> str:

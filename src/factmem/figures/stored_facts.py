@@ -10,17 +10,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from factmem.capacity.capacity import Capacity, Searches, SeedCapacity
 from factmem.capacity.limits import Limited, LimitedSearches
 from factmem.capacity.question import Question
 from factmem.claims.claim import fitted_brackets
 from factmem.figures.figure import PaperFigure
 from factmem.figures.plot import Axis, Chart, DataTable, Line, Plot, Slope
+from factmem.power_law import PowerLaw
 from factmem.runs.measurement import Measurement, Together
 
 __all__ = ["Law", "StoredLine", "stored_facts_figure"]
 
 
+_MOST_FITS = 4
+"""Lines, beyond which fits are told and not drawn."""
 _FEWEST = 6
 """Points of a line beside the paper's that make a slope worth telling."""
 
@@ -32,11 +37,13 @@ class Law:
     Args:
         told: such as `N ln N ∝ d²`.
         value: of so many facts, such as N ln N.
+        facts: that have so much of it.
         wanted: the range that an exponent's 95 % interval should meet.
     """
 
     told: str
     value: Callable[[float], float]
+    facts: Callable[[float], float]
     wanted: tuple[float, float] = (0.85, 1.15)
 
 
@@ -94,8 +101,14 @@ def stored_facts_figure(
 
     def plot(results: Mapping[str, Any]) -> Plot:
         found = {line.name: _found(results[line.name], size) for line in lines}
-        drawn = [_line(name, each.capacities, size) for name, each in found.items()]
-        slopes = [slope for line in lines for slope in _slopes(line, found[line.name], size, law)]
+        fits = {line.name: _fits(line, found[line.name], size, law) for line in lines}
+        slopes = [fit.slope for each in fits.values() for fit in each]
+        drawn = []
+        for line in lines:
+            drawn.append(_line(line.name, found[line.name].capacities, size))
+            # Of two fits the one that the law speaks of; of many lines none, for they would hide.
+            if line.counts and len(lines) <= _MOST_FITS:
+                drawn += [fit.line(law) for fit in fits[line.name][-1:] if fit.law is not None]
         return Plot(
             name,
             title,
@@ -161,24 +174,40 @@ def _told(name: str, capacity: Capacity) -> str:
     )
 
 
-def _slopes(
-    line: StoredLine, found: Limited, size: Callable[[Any], float], law: Law
-) -> list[Slope]:
+@dataclass(frozen=True)
+class _Fit:
+    """A slope, and the law itself over the sizes that it was fitted to."""
+
+    slope: Slope
+    law: PowerLaw | None
+    sizes: tuple[float, ...]
+
+    def line(self, law: Law) -> Line:
+        """For drawing: straight, or a little bent where the law is about N ln N."""
+        assert self.law is not None
+        ends = min(self.sizes), max(self.sizes)
+        sizes = np.geomspace(*ends, 24)
+        facts = tuple(law.facts(value) for value in self.law.at(sizes).tolist())
+        told = f"fit, slope {self.slope.slope:.2f} ({self.slope.low:.2f} to {self.slope.high:.2f})"
+        return Line(told, tuple(sizes.tolist()), facts, kind="fit")
+
+
+def _fits(line: StoredLine, found: Limited, size: Callable[[Any], float], law: Law) -> list[_Fit]:
     """Of all sizes; and of those that embeddings do not limit, where they limit some."""
     whole = found.capacities
     free = [each for place, each in enumerate(whole) if not found.limited(place)]
     if not line.counts and len(whole) * len(line.seeds) < _FEWEST:
         return []  # too few points to say anything
-    slopes = [_slope(line.name, whole, size, law, line.counts)]
+    fits = [_fit(line.name, whole, size, law, line.counts)]
     if len(free) < len(whole):
         told = f"{line.name}, sizes that embeddings do not limit"
-        slopes.append(_slope(told, free, size, law, line.counts))
-    return slopes
+        fits.append(_fit(told, free, size, law, line.counts))
+    return fits
 
 
-def _slope(
+def _fit(
     name: str, found: Sequence[Capacity], size: Callable[[Any], float], law: Law, counts: bool
-) -> Slope:
+) -> _Fit:
     """The exponent of all seeds and sizes together; None where it cannot be fitted."""
     sizes = [size(capacity.question) for capacity in found for _ in capacity.seeds]
     ends = [_ends(capacity.question, seed) for capacity in found for seed in capacity.seeds]
@@ -187,8 +216,8 @@ def _slope(
         fitted = fitted_brackets(sizes, values)
         if math.isfinite(fitted.half_width):
             told = (fitted.exponent, fitted.low, fitted.high)
-            return Slope(name, law.told, *told, law.wanted, counts)
-    return Slope(name, law.told, None, None, None, law.wanted, counts)
+            return _Fit(Slope(name, law.told, *told, law.wanted, counts), fitted, tuple(sizes))
+    return _Fit(Slope(name, law.told, None, None, None, law.wanted, counts), None, tuple(sizes))
 
 
 def _caption(ran: str, slopes: Sequence[Slope], unless: str, found: Mapping[str, Limited]) -> str:

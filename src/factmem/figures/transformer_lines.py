@@ -19,7 +19,7 @@ AUTHORS_SEED = 64
 PAPER_DIMS = half_powers(3, 7.5)
 _MOST_FACTS = 11_000
 """The authors draw no point above this, so that shapes expected to store more are not searched."""
-_COMPILED = {"quick": (12, 16, 24), "paper": half_powers(3, 6)}
+_COMPILED = {"quick": (12, 16), "paper": half_powers(3, 6)}
 _COMPILED_RATIO = 1.12
 _REFERENCE = Line(
     "authors' line, facts = 0.15 · parameters",
@@ -27,7 +27,7 @@ _REFERENCE = Line(
     (120.0, 15_000.0),
     kind="reference",
 )
-_LAW = Law("facts ∝ parameters^slope", float)
+_LAW = Law("facts ∝ parameters^slope", float, float)
 _TABLES = {
     "s=r": "S = R and D = 8",
     "s=r2": "S = R² and D = 8",
@@ -66,7 +66,7 @@ def transformer_figure(
 
 def _quick(name: str) -> list[StoredLine]:
     line = QUICK_LINES[name]
-    questions = line.questions(QUICK_DIMS, "quick", QUICK_RATIO)
+    questions = line.questions(QUICK_DIMS[name], "quick", QUICK_RATIO)
     return [StoredLine("trained, H·d_h = m = d", questions, QUICK_SEEDS, limits=True)]
 
 
@@ -94,7 +94,7 @@ def _ran(name: str, scale: FigureScale, compiled: bool) -> str:
     if scale == "quick":
         line = QUICK_LINES[name]
         parts = [
-            f"Transformers of d = {listed(sorted(QUICK_DIMS))} with H = {line.heads}, "
+            f"Transformers of d = {listed(sorted(QUICK_DIMS[name]))} with H = {line.heads}, "
             f"H·d_h = m = d, on random tables of {_TABLES[line.scaling]}, prompts of 32 tokens. "
             "Each size of table is trained on for 4,096 steps of 512 prompts (Muon, in seconds; "
             "the authors' training is longer and stores less) and counts as stored at 99 % of "
