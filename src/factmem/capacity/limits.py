@@ -85,7 +85,9 @@ class LimitedSearches:
     def left(self, known: Known) -> int:
         """About how many measurements are still to be made."""
         if self.searches.wanted(known).needed:
-            return self.searches.left(known) + len(self.searches.questions)
+            return self.searches.left(known) + len(self.searches.questions) * len(
+                self.searches.seeds
+            )
         return len(self.wanted(known).needed)
 
     def result(self, known: Known) -> Limited:

@@ -125,8 +125,9 @@ def expected_seconds(measurement: Measurement, known: Mapping[str, Record], spee
         return expected_seconds(measurement.searches, known, speed)
     if isinstance(measurement, Searches):
         return _of_searches(measurement, known, speed)
-    tasks = measurement.tasks if isinstance(measurement, Runs) else ()
-    missing = [task for task in tasks if task.identity not in known]
+    if not isinstance(measurement, Runs):
+        raise TypeError(f"nothing is known of how long a {type(measurement).__name__} takes")
+    missing = [task for task in measurement.tasks if task.identity not in known]
     return sum((_of_task(task, speed) for task in missing), 0.0)
 
 

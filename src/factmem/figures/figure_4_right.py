@@ -125,6 +125,8 @@ def _ticks(values: Sequence[int]) -> tuple[tuple[float, str], ...]:
 
 def _edges(values: Sequence[int]) -> tuple[float, ...]:
     """Half-way between values, and as far beyond the first and the last."""
+    if len(values) == 1:
+        return (0.5 * values[0], 1.5 * values[0])
     middles = [(a + b) / 2 for a, b in pairwise(values)]
     return (2 * values[0] - middles[0], *middles, 2 * values[-1] - middles[-1])
 

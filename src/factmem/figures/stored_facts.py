@@ -223,7 +223,7 @@ def _fit(
 def _caption(ran: str, slopes: Sequence[Slope], unless: str, found: Mapping[str, Limited]) -> str:
     parts = [ran, "Points are medians over seeds, bars their range."]
     parts += [slope.told for slope in slopes]
-    failing = [slope.name for slope in slopes if slope.counts and not slope.holds]
+    failing = [slope.name for slope in slopes if slope.counts and slope.says and not slope.holds]
     if failing:
         parts.append(f"The law does not hold here for: {'; '.join(failing)}.")
     limited = [_limit(each, place) for each in found.values() for place in _limited(each)]

@@ -67,7 +67,7 @@ def transformer_figure(
 def _quick(name: str) -> list[StoredLine]:
     line = QUICK_LINES[name]
     questions = line.questions(QUICK_DIMS[name], "quick", QUICK_RATIO)
-    return [StoredLine("trained, H·d_h = m = d", questions, QUICK_SEEDS, limits=True)]
+    return [StoredLine("trained, α = β = 1", questions, QUICK_SEEDS, limits=True)]
 
 
 def _paper(name: str) -> list[StoredLine]:
@@ -95,7 +95,7 @@ def _ran(name: str, scale: FigureScale, compiled: bool) -> str:
         line = QUICK_LINES[name]
         parts = [
             f"Transformers of d = {listed(sorted(QUICK_DIMS[name]))} with H = {line.heads}, "
-            f"H·d_h = m = d, on random tables of {_TABLES[line.scaling]}, prompts of 32 tokens. "
+            f"d_h = ⌊d/H⌋ and m = d (α = β = 1), on random tables of {_TABLES[line.scaling]}, prompts of 32 tokens. "
             "Each size of table is trained on for 4,096 steps of 512 prompts (Muon, in seconds; "
             "the authors' training is longer and stores less) and counts as stored at 99 % of "
             f"1,024 test prompts. Seeds {listed(QUICK_SEEDS)}; brackets of S to a ratio of "

@@ -125,4 +125,6 @@ def measure(
     known = sweep(
         measurement.wanted, store, workers, fresh=fresh, report=None if report is None else told
     )
+    if report is not None:
+        report(Progress(len(known), 0, 0))
     return measurement.result(known)
