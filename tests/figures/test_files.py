@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from tests.figures.made import simple_plot
 
 from factmem.figures import files, write_figure
-from factmem.figures.files import csv_text
 from factmem.figures.plot import DataTable
 
 PLAIN = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r"), max_size=8)
@@ -22,7 +21,7 @@ def read(text):
 
 @given(ROWS)
 def test_a_table_is_read_back_as_it_was(rows):
-    header, *found = read(csv_text(DataTable.of(["name", "count", "value"], rows)))
+    header, *found = read(DataTable.of(["name", "count", "value"], rows).csv)
     assert header == ["name", "count", "value"]
     assert [row[0] for row in found] == [row[0] for row in rows]
     assert [None if row[1] == "" else int(row[1]) for row in found] == [row[1] for row in rows]
@@ -31,12 +30,12 @@ def test_a_table_is_read_back_as_it_was(rows):
 
 def test_commas_quotes_and_line_ends_stay_in_their_cells():
     names = ("a,b", 'say "so"', "two\nlines", "", " spaced ", "=1+1", "ü ∝ ⌊x⌋")
-    text = csv_text(DataTable.of(["a,b"], [[name] for name in names]))
+    text = DataTable.of(["a,b"], [[name] for name in names]).csv
     assert [row[0] if row else "" for row in read(text)] == ["a,b", *names]
 
 
 def test_what_is_missing_is_empty():
-    assert csv_text(DataTable.of(["a", "b", "c"], [[None, 1, None]])) == "a,b,c\n,1,\n"
+    assert DataTable.of(["a", "b", "c"], [[None, 1, None]]).csv == "a,b,c\n,1,\n"
 
 
 def test_a_figure_has_four_files_with_what_they_should_hold(tmp_path):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
 from factmem.capacity.question import Question, SearchName
@@ -158,15 +159,23 @@ class _Search:
     question: Question
     seed: int
     search: Search
+    task: Callable[[int], Task]
     walk: Walk
 
     @classmethod
-    def at(cls, question: Question, seed: int, search: Search, known: Known) -> "_Search":
+    def at(
+        cls,
+        question: Question,
+        seed: int,
+        search: Search,
+        task: Callable[[int], Task],
+        known: Known,
+    ) -> "_Search":
         def verdict(size: int) -> Verdict | None:
-            record = known.get(question.task(size, seed).identity)
+            record = known.get(task(size).identity)
             return None if record is None else question.verdict(record)
 
-        return cls(question, seed, search, walk(search, verdict))
+        return cls(question, seed, search, task, walk(search, verdict))
 
     @property
     def luck(self) -> float | None:
@@ -182,12 +191,12 @@ class _Search:
     def next(self) -> Iterator[Task]:
         """The measurement that it waits for, and then those that it may wait for next."""
         for size in ahead(self.search, self.walk.bracket):
-            yield self.question.task(size, self.seed)
+            yield self.task(size)
 
     def result(self, known: Known) -> SeedCapacity:
         """The answer, once it is over."""
         assert self.walk.lacks is None, "it is over"
-        tasks = [self.question.task(size, self.seed) for size in self.walk.sizes]
+        tasks = [self.task(size) for size in self.walk.sizes]
         return SeedCapacity(
             self.seed,
             self.walk.bracket,
@@ -208,13 +217,23 @@ class Searches:
         # The more seeds there are, the less do idle cores have to guess.
         self.ahead = max(1, min(_AHEAD, _MOST_AHEAD // len(seeds)))
         self.search: SearchName = search
+        # Asked for after every result: made once, for the identity of a task takes a millisecond.
+        self._tasks: dict[tuple[Question, int, int], Task] = {}
+
+    def task(self, question: Question, seed: int, size: int) -> Task:
+        """The measurement of a size."""
+        key = (question, seed, size)
+        if key not in self._tasks:
+            self._tasks[key] = question.task(size, seed)
+        return self._tasks[key]
 
     def of_seed(self, seed: int, known: Known) -> list[_Search]:
         """A seed's searches, up to the first that is not over."""
         found: list[_Search] = []
         for question in self.questions:
             search = question.search(self.search, found[-1].luck if found else None)
-            found.append(_Search.at(question, seed, search, known))
+            task = partial(self.task, question, seed)
+            found.append(_Search.at(question, seed, search, task, known))
             if found[-1].walk.lacks is not None:
                 break
         return found

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from factmem.capacity.capacity import Capacity, Searches
-from factmem.capacity.transformers import TransformerQuestion
 from factmem.runs.sweep import Known, Wanted
 from factmem.runs.task import Measure, Task
 
@@ -74,6 +73,7 @@ class LimitedSearches:
 
     def __init__(self, searches: Searches) -> None:
         self.searches = searches
+        self._made: dict[tuple[int, int, int], Task] = {}
 
     def wanted(self, known: Known) -> Wanted:
         """What searches lack; once they are over, what embeddings allow."""
@@ -100,15 +100,16 @@ class LimitedSearches:
     def _tasks(self, known: Known) -> dict[tuple[int, int], Task]:
         found = {}
         for place, capacity in enumerate(self.searches.result(known)):
-            question = capacity.question
-            assert isinstance(question, TransformerQuestion), "trained on embeddings that are given"
             for seed in capacity.seeds:
                 if seed.bracket.upper is not None:
-                    found[place, seed.seed] = _task(question, seed.bracket.upper, seed.seed)
+                    found[place, seed.seed] = self._task(place, seed.seed, seed.bracket.upper)
         return found
 
-
-def _task(question: TransformerQuestion, size: int, seed: int) -> Task:
-    config = question.task(size, seed).config
-    names = ("dim", "subjects", "relations", "answers", "noise", "seed")
-    return Task(MEASURE, {name: config[name] for name in names})
+    def _task(self, place: int, seed: int, size: int) -> Task:
+        """Made once, as those of searches are."""
+        key = (place, seed, size)
+        if key not in self._made:
+            config = self.searches.task(self.searches.questions[place], seed, size).config
+            names = ("dim", "subjects", "relations", "answers", "noise", "seed")
+            self._made[key] = Task(MEASURE, {name: config[name] for name in names})
+        return self._made[key]

@@ -76,13 +76,13 @@ this is the natural order."""
 
 QUICK_DIMS = {
     "4-left": (16, 32, 24, 12, 8),
-    "7": (16, 32, 24, 12),
+    "7": (16, 32, 24, 11),
     "8": (16, 32, 24, 12),
     "9": (16, 32, 24, 12),
 }
-"""Four sizes over a factor of 9 in parameters (7 with four heads); first the two that the claim rests on. At d = 8
-random answers crowd each other so much that most tables cannot be stored by any model (`limits`):
-one figure shows it."""
+"""Four sizes over a factor of 9 in parameters, or more; first the two that the claim rests on. At
+d = 8 random answers crowd each other so much that most tables cannot be stored by any model
+(`limits`): one figure shows it."""
 QUICK_RATIO = 1.12
 """Brackets of S."""
 

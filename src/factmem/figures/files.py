@@ -1,16 +1,14 @@
 """The files of a figure: PDF and PNG, the numbers as CSV, the caption as text."""
 
-import csv
-import io
 import os
 from pathlib import Path
 
 from factmem.figures.drawing import save_figure
-from factmem.figures.plot import DataTable, Plot
+from factmem.figures.plot import Plot
 from factmem.figures.printed import printed
 from factmem.tensor_file import write_whole
 
-__all__ = ["csv_text", "write_figure"]
+__all__ = ["write_figure"]
 
 
 def write_figure(plot: Plot, folder: str | os.PathLike[str]) -> list[Path]:
@@ -21,15 +19,6 @@ def write_figure(plot: Plot, folder: str | os.PathLike[str]) -> list[Path]:
     drawn = printed(plot)
     for kind in ("pdf", "png"):
         save_figure(drawn, paths[kind])
-    write_whole(paths["csv"], csv_text(plot.data).encode())
+    write_whole(paths["csv"], plot.data.csv.encode())
     write_whole(paths["txt"], f"{plot.title}. {plot.caption}\n".encode())
     return list(paths.values())
-
-
-def csv_text(data: DataTable) -> str:
-    """A table as CSV; what is missing is empty."""
-    written = io.StringIO()
-    writer = csv.writer(written, lineterminator="\n")
-    writer.writerow(data.header)
-    writer.writerows(data.rows)
-    return written.getvalue()

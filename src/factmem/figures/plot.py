@@ -4,6 +4,8 @@ A figure is made once, as a `Plot`, and drawn twice: by matplotlib for paper (`p
 plotly for the report (`factmem.report`). All text is plain: whoever draws escapes it.
 """
 
+import csv
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -186,6 +188,15 @@ class DataTable:
     def of(cls, header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> "DataTable":
         """From any sequences."""
         return cls(tuple(header), tuple(tuple(row) for row in rows))
+
+    @property
+    def csv(self) -> str:
+        """As CSV; what is missing is empty."""
+        written = io.StringIO()
+        writer = csv.writer(written, lineterminator="\n")
+        writer.writerow(self.header)
+        writer.writerows(self.rows)
+        return written.getvalue()
 
 
 @dataclass(frozen=True)

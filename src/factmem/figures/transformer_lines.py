@@ -95,11 +95,11 @@ def _ran(name: str, scale: FigureScale, compiled: bool) -> str:
         line = QUICK_LINES[name]
         parts = [
             f"Transformers of d = {listed(sorted(QUICK_DIMS[name]))} with H = {line.heads}, "
-            f"d_h = ⌊d/H⌋ and m = d (α = β = 1), on random tables of {_TABLES[line.scaling]}, prompts of 32 tokens. "
-            "Each size of table is trained on for 4,096 steps of 512 prompts (Muon, in seconds; "
-            "the authors' training is longer and stores less) and counts as stored at 99 % of "
-            f"1,024 test prompts. Seeds {listed(QUICK_SEEDS)}; brackets of S to a ratio of "
-            f"{QUICK_RATIO}."
+            f"d_h = ⌊d/H⌋ and m = d (α = β = 1), on random tables of {_TABLES[line.scaling]}, "
+            "prompts of 32 tokens. Each size of table is trained on for 4,096 steps of 512 prompts "
+            "(Muon, in seconds; the authors' training is longer and stores less) and counts as "
+            f"stored at 99 % of 1,024 test prompts. Seeds {listed(QUICK_SEEDS)}; brackets of S to "
+            f"a ratio of {QUICK_RATIO}."
         ]
     else:
         line = PAPER_LINES[name][0]

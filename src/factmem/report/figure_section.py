@@ -1,8 +1,6 @@
 """One figure of the page: its plots, its controls, what is said about it and its numbers."""
 
-import csv
 import html
-import io
 from dataclasses import asdict
 from typing import Any
 from urllib.parse import quote
@@ -138,7 +136,7 @@ def _slopes(slopes: tuple[Slope, ...]) -> str:
 def _numbers(section: Section) -> str:
     data, anchor = section.plot.data, section.anchor
     heading = html.escape(section.heading)
-    address = "data:text/csv;charset=utf-8," + quote(_csv(data), safe="")
+    address = "data:text/csv;charset=utf-8," + quote(data.csv, safe="")
     more = len(data.rows) - _MOST_ROWS
     note = f"<p>{more} more rows are in the CSV file.</p>" if more > 0 else ""
     return f"""<p class="download"><a download="{anchor}.csv" href="{address}"
@@ -162,11 +160,3 @@ def _cell(value: str | int | float | None) -> str:
         shown = f"{value:.6g}" if isinstance(value, float) else str(value)
         return f'<td class="number">{shown}</td>'
     return f"<td>{'' if value is None else html.escape(str(value))}</td>"
-
-
-def _csv(data: DataTable) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(data.header)
-    writer.writerows(data.rows)
-    return text.getvalue()
