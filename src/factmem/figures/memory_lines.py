@@ -13,7 +13,6 @@ from factmem.power_law import Number
 
 __all__ = [
     "AUTHORS_SEEDS",
-    "MLP_RATIO",
     "QUICK_DIMS",
     "QUICK_SEEDS",
     "RATIO",
@@ -31,9 +30,8 @@ AUTHORS_SEEDS = (0, 1, 11, 111, 42)
 QUICK_SEEDS = (0, 1, 2)
 QUICK_DIMS = (16, 24, 12, 8)
 """The first ones are guessed best, and the others are searched for from what they store."""
-RATIO = {"quick": 1.05, "paper": 1.01}
+RATIO = {"quick": 1.1, "paper": 1.01}
 """How narrow brackets are: the authors end at 1.01."""
-MLP_RATIO = {"quick": 1.1, "paper": 1.01}
 
 _BESIDE_RATIO = {"quick": COARSE, "paper": 1.05}
 """Of lines beside the paper's: the claims ask the same, and share the runs."""
@@ -90,7 +88,7 @@ def mlp_lines(
 ) -> list[StoredLine]:
     """Trained MLPs of m = width · d, a line for each, and fitted ones of some (d, m)."""
     how: Literal["trained", "quick"] = "trained" if scale == "paper" else "quick"
-    ratio = MLP_RATIO[scale]
+    ratio = RATIO[scale]
     trained = {
         width: [MLPQuestion(dim, width * dim, how, outputs, 0.99, ratio) for dim in dims]
         for width in widths
@@ -117,7 +115,7 @@ def mlp_ran(
         f"ReLU MLPs of d = {listed(sorted(dims))} with m/d = {listed(widths)}, trained as in the "
         f"paper (Adam at rate 0.03, {steps} on all associations, stored means 99 %), and fitted "
         "by L-BFGS at a few shapes, where stored means all of them with weights of 16 bits. Seeds "
-        f"{listed(seeds)}; brackets to a ratio of {MLP_RATIO[scale]}."
+        f"{listed(seeds)}; brackets to a ratio of {RATIO[scale]}."
     )
 
 

@@ -11,6 +11,9 @@ from factmem.json_data import canonical, plain
 __all__ = ["Measure", "Task"]
 
 
+_SHAPE = ("method", "dim", "heads", "head_dim", "width")
+
+
 @dataclass(frozen=True)
 class Measure:
     """A way to measure something, under a name that lasts.
@@ -62,6 +65,13 @@ class Task:
             "config": self.config,
         }
         return hashlib.sha256(canonical(whole).encode()).hexdigest()
+
+    @cached_property
+    def shape(self) -> str:
+        """What is compiled for it, as far as its configuration says: the measure and the sizes of
+        what is trained. Two workers that begin tasks of one shape both compile the same."""
+        sizes = {name: self.config.get(name) for name in _SHAPE}
+        return canonical({"measure": self.measure.name, **sizes})
 
     @property
     def seed(self) -> int | None:
