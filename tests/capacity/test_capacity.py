@@ -7,7 +7,15 @@ import pytest
 from tests.runs import cheap
 from tests.runs.test_sweep import Here
 
-from factmem.capacity import Bracket, Capacity, Outcome, find_capacities, find_capacity
+from factmem.capacity import (
+    Bracket,
+    Capacity,
+    LinearQuestion,
+    Outcome,
+    Searches,
+    find_capacities,
+    find_capacity,
+)
 from factmem.errors import FactmemError
 from factmem.runs import Store
 
@@ -135,3 +143,18 @@ def test_nothing_stored_is_no_facts(question, store):
 def test_seeds_are_given_once_each(question, store, seeds):
     with pytest.raises(FactmemError, match="at least one seed, and each once"):
         find_capacity(question, seeds, store, Here())
+
+
+def test_a_sweep_of_shapes_makes_each_task_once(monkeypatch):
+    question, made = LinearQuestion(8), []
+    right = LinearQuestion.task
+    monkeypatch.setattr(
+        LinearQuestion,
+        "task",
+        lambda self, size, seed: made.append((size, seed)) or right(self, size, seed),
+    )
+    searches = Searches([question], [0, 1])
+    first = searches.wanted({})
+    again = searches.wanted({})
+    assert [task.identity for task in first.needed] == [task.identity for task in again.needed]
+    assert len(made) == len(set(made)) > 0

@@ -74,10 +74,10 @@ def test_facts_are_what_has_the_value_of_a_law(of, facts):
 
 
 def test_matrices_are_trained_to_99_percent_and_proved_for_all():
-    trained, best = matrix_lines((8, 16), (8,), (0, 1), 1.05)
+    trained, best = matrix_lines((8, 16), (8,), (0, 1), "paper")
     assert [(q.dim, q.method, q.criterion, q.ratio) for q in trained.questions] == [
-        (8, "trained", 0.99, 1.05),
-        (16, "trained", 0.99, 1.05),
+        (8, "trained", 0.99, 1.01),
+        (16, "trained", 0.99, 1.01),
     ]
     assert [(q.dim, q.method, q.criterion) for q in best.questions] == [(8, "maximal", 1.0)]
     assert (trained.counts, best.counts) == (True, False)
@@ -85,11 +85,11 @@ def test_matrices_are_trained_to_99_percent_and_proved_for_all():
 
 @pytest.mark.parametrize(("scale", "method"), [("quick", "quick"), ("paper", "trained")])
 def test_mlps_have_a_line_for_each_width_and_one_that_is_fitted(scale, method):
-    first, fourth, fitted = mlp_lines((1, 4), (8, 16), (8,), 32, (0,), scale)
+    first, fourth, fitted = mlp_lines((1, 4), (8, 16), ((8, 24),), 32, (0,), scale)
     assert [(q.dim, q.width, q.outputs) for q in first.questions] == [(8, 8, 32), (16, 16, 32)]
     assert [(q.dim, q.width) for q in fourth.questions] == [(8, 32), (16, 64)]
     assert {(q.method, q.criterion) for q in first.questions} == {(method, 0.99)}
-    assert [(q.method, q.width, q.criterion) for q in fitted.questions] == [("fitted", 8, 1.0)]
+    assert [(q.method, q.width, q.criterion) for q in fitted.questions] == [("fitted", 24, 1.0)]
     assert [line.counts for line in (first, fourth, fitted)] == [True, True, False]
     assert "m = d," in first.name
     assert "m = 4d," in fourth.name
@@ -132,4 +132,4 @@ def test_figure_1_holds_where_bits_decide_and_not_where_the_logarithm_is_missing
         sizes = {"dim": dim, "width": None, "seed": seed}
         assert measure(**sizes, facts=stored, outputs=stored)["stored"]
         assert not measure(**sizes, facts=not_stored, outputs=not_stored)["stored"]
-        assert not_stored <= max(1.05 * stored, stored + 1)
+        assert not_stored <= max(1.1 * stored, stored + 1)

@@ -3,7 +3,7 @@
 import pytest
 from tests.figures.made import column, drawn, trained_by_law, trained_facts
 
-from factmem.capacity.lines import PAPER_LINES, QUICK_DIMS
+from factmem.capacity.lines import PAPER_LINES
 from factmem.figures import figure_named, transformer_lines
 
 NAMES = ("4-left", "7", "8", "9")
@@ -28,8 +28,9 @@ def test_facts_in_proportion_to_parameters_hold_and_others_fail(monkeypatch, exp
     assert slope.holds is (exponent == 1)
     assert ("The law does not hold here" in plot.caption) is (exponent != 1)
     (chart,) = plot.panels
-    assert chart.lines[0].x == tuple(sorted(6.0 * dim**2 for dim in QUICK_DIMS))
-    assert column(plot, "seed") == [0, 1] * 5
+    # At d = 11 the heads have ⌊11/4⌋ dimensions: 4·4·11·2 + 2·11².
+    assert chart.lines[0].x == (594.0, *(6.0 * dim**2 for dim in (16, 24, 32)))
+    assert column(plot, "seed") == [0, 1] * 4
     names = ("facts", "facts_not_stored", "parameters", "seed")
     for row in zip(*(column(plot, name) for name in names), strict=True):
         stored, not_stored, parameters, seed = row
@@ -50,7 +51,7 @@ def test_only_figure_4_has_compiled_transformers_beside_the_trained(monkeypatch)
     trained_by_law(monkeypatch, limited=(8,))
     plot = drawn(figure_named("4-left"))
     compiled = [row for row in plot.data.rows if row[0].startswith("compiled")]
-    assert [row[1] for row in compiled] == [12, 16, 24]
+    assert [row[1] for row in compiled] == [12, 16]
     assert {row[plot.data.header.index("criterion")] for row in compiled} == {1.0}
     first, second = plot.slopes
     assert second.name == f"{first.name}, sizes that embeddings do not limit"
@@ -84,4 +85,5 @@ def test_captions_say_which_tables_there_are_and_what_is_our_own_guess(monkeypat
     caption = drawn(figure_named(name)).caption
     assert f"random tables of {TABLES[name]}," in caption
     assert ("our own allocation" in caption) is (name != "4-left")
-    assert "d = 8, 12, 16, 24, 32" in caption
+    sizes = "8, 12, 16, 24, 32" if name == "4-left" else "12, 16, 24, 32"
+    assert f"Transformers of d = {sizes} " in caption

@@ -4,7 +4,15 @@ import pytest
 from tests.claims.here import Here
 
 from factmem.runs import Measure, Store, Task, perform
-from factmem.runs.measurement import Measurement, Runs, Together, direct, kept_of, measure
+from factmem.runs.measurement import (
+    Measurement,
+    Progress,
+    Runs,
+    Together,
+    direct,
+    kept_of,
+    measure,
+)
 from factmem.runs.sweep import Wanted
 
 
@@ -146,11 +154,11 @@ def test_progress_counts_down_to_the_runs_that_are_being_made(store):
     left = [report.left for report in reports]
     assert left == sorted(left, reverse=True)
     assert (reports[0].done, reports[0].left) == (0, 4)
-    assert reports[-1].left <= reports[-1].running, "nothing is left but what runs"
+    assert (reports[-1].left, reports[-1].running) == (0, 0)
 
 
-def test_nothing_to_do_is_nothing_to_report(store):
+def test_where_nothing_is_to_be_done_it_says_so_at_once(store):
     reports = []
     measure(runs(1), store, Here())
     assert measure(runs(1), store, Here(), report=reports.append) == [{"twice": 2, "seed": 0}]
-    assert reports == []
+    assert reports == [Progress(done=1, running=0, left=0)]

@@ -364,3 +364,13 @@ def test_killing_the_driver_at_twenty_moments_loses_and_repeats_nothing(tmp_path
     before, seen = stored(path), len(cheap.told(log))
     assert outcome(driver(path, log, 0.1)) == undisturbed
     assert not before & set(begun(log)[seen:])
+
+
+def test_workers_first_begin_what_suits_them(store):
+    class Choosy(Here):
+        def reluctance(self, task):
+            return task.config["number"] % 3
+
+    workers = Choosy(1)
+    sweep(lacking(tasks(1, 2, 3, 4, 5, 6)), store, workers)
+    assert [config["number"] for config in workers.submitted] == [3, 6, 1, 4, 2, 5]

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from pathlib import Path
@@ -31,6 +32,11 @@ def whereabouts(*, number):
         "devices": len(jax.devices()),
         "eigen": os.environ["XLA_FLAGS"],
     }
+
+
+def sleep_in_shape(*, dim, seed):
+    time.sleep(1)
+    return {}
 
 
 def sleep(*, seconds):
@@ -165,3 +171,22 @@ def test_workers_die_with_a_driver_that_is_killed(moment):
     driver.stdout.close()
     assert started
     assert all(gone(process) for process in started)
+
+
+def test_a_task_goes_to_the_worker_that_has_done_its_like():
+    def of(dim, seed):
+        return Task(Measure("shaped", 1, sleep_in_shape), {"dim": dim, "seed": seed})
+
+    with LocalWorkers(2) as workers:
+        assert workers.reluctance(of(8, 0)) == 1, "nobody has"
+        first, second = workers.submit(of(8, 0)), workers.submit(of(16, 0))
+        assert workers.reluctance(of(8, 1)) == 2, "those who have are busy"
+        assert workers.reluctance(of(32, 1)) == 1
+        assert workers._busy[first] != workers._busy[second]
+        place = workers._busy[second]
+        wait([first, second])
+        assert workers.free() == 2
+        assert workers.reluctance(of(16, 1)) == 0
+        again = workers.submit(of(16, 1))
+        assert workers._busy[again] == place
+        wait([again])

@@ -122,15 +122,12 @@ class _Sweep:
     def begin(self, missing: Wanted) -> None:
         """Gives tasks to free workers, needed ones before those that may be needed."""
         running = {attempt.task.identity for attempt in self.running.values()}
-        # Rather something else than what another worker is compiling: later it is compiled.
-        shapes = {attempt.task.shape for attempt in self.running.values()}
         each = {task.identity: task for task in missing.needed}
         waiting = [task for identity, task in each.items() if identity not in running]
         while waiting and (self.workers.free() or self._make_room(missing)):
-            task = min(waiting, key=lambda task: task.shape in shapes)
+            task = min(waiting, key=self.workers.reluctance)
             waiting.remove(task)
             running.add(task.identity)
-            shapes.add(task.shape)
             self._submit(_Attempt(task, 1))
         for task in missing.useful:
             if task.identity not in running and self.workers.free():

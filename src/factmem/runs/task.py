@@ -69,7 +69,7 @@ class Task:
     @cached_property
     def shape(self) -> str:
         """What is compiled for it, as far as its configuration says: the measure and the sizes of
-        what is trained. Two workers that begin tasks of one shape both compile the same."""
+        what is trained. A worker that has done one such task has most of the next one compiled."""
         sizes = {name: self.config.get(name) for name in _SHAPE}
         return canonical({"measure": self.measure.name, **sizes})
 

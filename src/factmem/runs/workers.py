@@ -47,6 +47,10 @@ class Workers(ABC):
     def close(self) -> None:
         """Ends all tasks and workers, now."""
 
+    def reluctance(self, task: Task) -> int:
+        """How little it suits a free worker to begin this task: those of 0 come first."""
+        return 0
+
     def check(self) -> None:  # noqa: B027
         """Raises FactmemError if they cannot be reached any more, as those of a cluster may."""
 
@@ -75,6 +79,7 @@ class LocalWorkers(Workers):
         self._cores = [places[number % len(places)] for number in range(count)]
         self._workers: dict[int, _Worker] = {}
         self._busy: dict[Future[Record], int] = {}
+        self._done: dict[int, set[str]] = {}
 
     def free(self) -> int:
         """How many more tasks could be begun now."""
@@ -84,30 +89,45 @@ class LocalWorkers(Workers):
     def submit(self, task: Task) -> Future[Record]:
         """Begins a task on a core that has none."""
         assert self.free(), "no more tasks than workers"
-        slot = min(set(range(len(self._cores))) - set(self._busy.values()))
+        slot = min(self._idle(), key=lambda slot: task.shape not in self._done.get(slot, ()))
         if slot not in self._workers:
+            self._done[slot] = set()
             self._workers[slot] = _Worker.started(self._cores[slot])
         try:
             with _interrupts_held():  # this is where the process is spawned
                 future = self._workers[slot].executor.submit(perform, task)
         except BrokenProcessPool:  # its process died
             self._workers.pop(slot).end()
+            self._done.pop(slot, None)
             return self.submit(task)
         self._busy[future] = slot
+        self._done[slot].add(task.shape)
         return future
+
+    def reluctance(self, task: Task) -> int:
+        """Tracing and compiling take longer than many tasks: 0 for what a free worker has done the
+        like of, 1 for what none has, 2 for what is better left to those that are busy."""
+        familiar = {slot for slot, shapes in self._done.items() if task.shape in shapes}
+        if not familiar:
+            return 1
+        return 0 if familiar & set(self._idle()) else 2
+
+    def _idle(self) -> list[int]:
+        return sorted(set(range(len(self._cores))) - set(self._busy.values()))
 
     def stop(self, future: Future[Record]) -> bool:
         """Ends the worker that does this; another one takes its place when it is needed."""
         slot = self._busy.pop(future, None)
         if slot is not None:
             self._workers.pop(slot).end()
+            self._done.pop(slot, None)
         return True
 
     def close(self) -> None:
         """Ends all workers, now."""
         for worker in self._workers.values():
             worker.end()
-        self._workers, self._busy = {}, {}
+        self._workers, self._busy, self._done = {}, {}, {}
 
 
 @dataclass(frozen=True)
