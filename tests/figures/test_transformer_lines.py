@@ -56,7 +56,11 @@ def test_only_figure_4_has_compiled_transformers_beside_the_trained(monkeypatch)
     first, second = plot.slopes
     assert second.name == f"{first.name}, sizes that embeddings do not limit"
     assert "compiled" not in first.name, "three points make no slope"
-    assert plot.panels[0].lines[-1] == transformer_lines._REFERENCE
+    reference = plot.panels[0].lines[-1]
+    assert reference.name == transformer_lines._REFERENCE.name
+    assert reference.y == pytest.approx([0.15 * x for x in reference.x])
+    # From 384 parameters to 6,144, and no further than half as far again.
+    assert (reference.x[0], reference.x[-1]) == pytest.approx((800, 1.5 * 6144))
 
 
 @pytest.mark.parametrize("name", NAMES)

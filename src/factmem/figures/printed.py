@@ -12,7 +12,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from factmem.figures.drawing import STYLE
-from factmem.figures.plot import Axis, Chart, HeatMap, Line, Plot
+from factmem.figures.plot import Axis, Chart, HeatMap, Line, Plot, Span
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,6 +26,10 @@ _SHADES = ("0.95", "0.87")
 _KINDS = ("#bcd8ee", "#f6c6bb", "#ececec", "#d9d2e9", "#c9e4c5", "#fdf0b5")
 _CHART, _MAP = (4.4, 3.3), (3.7, 3.0)
 """Inches of one panel: text of 9 points is still 7 when it is shrunk to a column."""
+_LETTER = 0.012
+"""The part of an axis that a letter of the name of a span takes."""
+_LEAST = 0.05
+"""The part of an axis below which a span has no room for its name, even upright."""
 _FEW_DECADES = 1.7
 """Logarithmic axes shorter than this get ticks at 2 and 5 as well."""
 
@@ -69,11 +73,7 @@ def _draw_chart(axes: "Axes", chart: Chart) -> None:
     _fit_limits(axes, chart)
     for number, span in enumerate(chart.spans):
         axes.axvspan(span.start, span.end, color=_SHADES[number % 2], zorder=0, linewidth=0)
-        middle = (span.start + span.end) / 2
-        axes.text(
-            middle, 1.01, span.name, transform=axes.get_xaxis_transform(), fontsize=7, ha="center",
-            va="bottom", color="0.3", parse_math=False,
-        )  # fmt: skip
+        _name_span(axes, span)
     for level in chart.levels:
         axes.axhline(level.y, color="0.5", linewidth=0.9, linestyle=(0, (4, 3)), zorder=1)
         axes.annotate(
@@ -82,6 +82,27 @@ def _draw_chart(axes: "Axes", chart: Chart) -> None:
         )  # fmt: skip
     if len(chart.lines) > 1:
         _legend_below(axes, len(chart.lines))
+
+
+def _name_span(axes: "Axes", span: Span) -> None:
+    """Above it; or upright within it, where it is too narrow for its name."""
+    left, right = axes.get_xlim()
+    share = (span.end - span.start) / (right - left)
+    if share < _LEAST:
+        return  # the caption has it
+    wide = share > _LETTER * len(span.name)
+    axes.text(
+        (span.start + span.end) / 2,
+        1.01 if wide else 0.94,
+        span.name,
+        transform=axes.get_xaxis_transform(),
+        rotation=0 if wide else 90,
+        ha="center",
+        va="bottom" if wide else "top",
+        fontsize=7,
+        color="0.3",
+        parse_math=False,
+    )
 
 
 def _legend_below(axes: "Axes", lines: int) -> None:

@@ -7,7 +7,7 @@ paper states, whose exponent is fitted; and the authors' dashed line.
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,8 @@ from factmem.runs.measurement import Measurement, Together
 __all__ = ["Law", "StoredLine", "stored_facts_figure"]
 
 
+_BEYOND = 1.5
+"""How far the authors' line goes beyond what was measured, as a factor."""
 _MOST_FITS = 4
 """Lines, beyond which fits are told and not drawn."""
 _FEWEST = 6
@@ -112,7 +114,7 @@ def stored_facts_figure(
         return Plot(
             name,
             title,
-            (Chart(*axes, (*drawn, reference)),),
+            (Chart(*axes, (*drawn, _beside(reference, found, size))),),
             _caption(ran, slopes, unless, found),
             _data(found, size),
             tuple(slopes),
@@ -122,6 +124,18 @@ def stored_facts_figure(
     return PaperFigure(
         name, title, told, Together({line.name: line.measured for line in lines}), plot
     )
+
+
+def _beside(reference: Line, found: Mapping[str, Limited], size: Callable[[Any], float]) -> Line:
+    """As much of the authors' line as stands beside what was measured."""
+    sizes = [size(each.question) for line in found.values() for each in line.capacities]
+    low = max(min(sizes) / _BEYOND, reference.x[0])
+    high = min(max(sizes) * _BEYOND, reference.x[-1])
+    if low >= high:
+        return reference
+    x = np.geomspace(low, high, 24)
+    y = np.exp(np.interp(np.log(x), np.log(reference.x), np.log(reference.y)))
+    return replace(reference, x=tuple(x.tolist()), y=tuple(y.tolist()))
 
 
 def _found(result: Limited | Sequence[Capacity], size: Callable[[Any], float]) -> Limited:

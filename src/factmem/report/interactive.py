@@ -27,6 +27,10 @@ _HOVER_WIDTH = 46
 """Letters in a line: plotly breaks none, and telephones are narrow."""
 _LETTER = 0.016
 """The width of a letter as a share of a panel's."""
+_LEAST = 0.05
+"""The share of an axis below which a span has no room for its name, even upright."""
+_HEAD = 1.1
+"""How high spans go, in heights of the panel: their names stand above the lines."""
 _BESIDE = 12
 """Letters in a line of what stands beside a panel."""
 
@@ -75,6 +79,7 @@ def _chart(chart: Chart, marks: dict[str, Mark]) -> Drawn:
     ]
     if chart.spans:
         layout["xaxis"]["showgrid"] = False  # it would cross their names
+        layout["legend"]["y"] = _HEAD + 0.01
     if chart.levels:
         layout["margin"]["r"] = 8 + 8 * max(len(part) for part in _level_names(chart))
     return Drawn(
@@ -150,7 +155,10 @@ def _logs(values: Sequence[float]) -> tuple[float, ...]:
 
 def _colour_bar(heat: HeatMap) -> dict[str, Any]:
     bar = _bar() | {"title": {"text": _label(heat.unit, 24), "side": "right"}}
-    return {"zmin": heat.low, "zmax": heat.high, "colorscale": "Cividis", "colorbar": bar}
+    # Values on both sides of zero have two colours, the others one order from dark to light.
+    colours = "RdBu" if heat.low < 0 < heat.high else "Cividis"
+    turned = {"colorscale": colours, "reversescale": colours == "RdBu"}
+    return {"zmin": heat.low, "zmax": heat.high, "colorbar": bar, **turned}
 
 
 def _kinds(heat: HeatMap) -> dict[str, Any]:
@@ -279,26 +287,27 @@ def _level_names(chart: Chart) -> list[str]:
 
 
 def _spans(chart: Chart) -> list[dict[str, Any]]:
-    """Shaded parts, every second one darker; names that have no room stand upright."""
+    """Shaded parts, every second one darker, with their names above the lines. Names that have no
+    room stand upright, and where there is none at all they are left to the caption."""
     return [
         {
             "type": "rect",
             "yref": "y domain",
             "y0": 0,
-            "y1": 1,
+            "y1": _HEAD,
             "x0": span.start,
             "x1": span.end,
             "layer": "below",
             "line": {"width": 0},
             "fillcolor": f"rgba(128, 128, 128, {0.16 if place % 2 else 0.07})",
             "label": {
-                "text": _label(span.name),
+                "text": _label(span.name) if share > _LEAST else "",
                 "textposition": "top center",
-                "textangle": 0 if _share(span.start, span.end, chart) > room else -90,
+                "textangle": 0 if share > _LETTER * len(span.name) else -90,
             },
         }
         for place, span in enumerate(chart.spans)
-        for room in (_LETTER * len(span.name),)
+        for share in (_share(span.start, span.end, chart),)
     ]
 
 
