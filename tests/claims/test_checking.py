@@ -3,10 +3,10 @@
 import pytest
 from tests.claims.here import checked
 
-from factmem.claims import Claim, Finding, Runs, Together, Verdict
+from factmem.claims import Claim, Finding, Verdict
 from factmem.claims.claim import between
 from factmem.runs import Measure, Store, Task
-from factmem.runs.measurement import direct, kept_of
+from factmem.runs.measurement import Runs, Together, direct, kept_of
 
 
 def double(*, number, seed):

@@ -4,7 +4,6 @@ from .catalogue import figure_named as figure_named
 from .drawing import check_format as check_format
 from .drawing import save_figure as save_figure
 from .figure import Figures as Figures
-from .figure import FigureScale as FigureScale
 from .figure import PaperFigure as PaperFigure
 from .files import write_figure as write_figure
 from .flow_curves import flow_curves as flow_curves
