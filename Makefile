@@ -41,14 +41,11 @@ reproduce: $(STAMP)
 # Whole files on one worker each: what jax compiled for one test serves the next.
 SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist loadfile
 
-# What one of them has compiled, the others read.
-COMPILED := JAX_COMPILATION_CACHE_DIR=$(abspath $(VENV))/compiled JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.3
-
 test: lint browser
-	$(COMPILED) $(BIN)/python -m pytest $(SIDE_BY_SIDE)
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE)
 
 nightly: lint browser
-	$(COMPILED) $(BIN)/python -m pytest $(SIDE_BY_SIDE) -m ''
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m ''
 
 # Tests look at the report in a browser, if there is one.
 browser:

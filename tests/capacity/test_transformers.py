@@ -156,7 +156,7 @@ def test_guesses_for_the_shape_that_was_measured():
 def test_all_numbers_of_a_protocol_are_part_of_the_configuration():
     for name, protocol in (("paper", PAPER), ("best", BEST), ("quick", QUICK)):
         training = question(protocol=name, patient=True).task(5, 0).config["training"]
-        assert training == asdict(protocol)
+        assert training == {**asdict(protocol), "hopeless": ()}
     assert question(protocol="compiled").task(5, 0).config["training"] is None
 
 

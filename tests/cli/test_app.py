@@ -39,6 +39,8 @@ NEEDED = {
     "flow": SIZES[:6],
     "bounds": SIZES[:6],
     "claims": (),
+    "figure": ("2",),
+    "reproduce": (),
     "runs": (),
 }
 

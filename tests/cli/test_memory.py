@@ -193,5 +193,5 @@ class TestProgress:
             report(2, running=1, left=1, bracket="26 ≤ S < 27")
         assert capsys.readouterr().err == (
             "capacity: 1 probe, running 2, left 3, bracket 26 ≤ S\n"
-            "capacity: 2 probes, running 1, left 1, bracket 26 ≤ S < 27\n"
+            "capacity: 2 probes, running 1, left 1, bracket 26 ≤ S < 27, about 6 s left\n"
         )

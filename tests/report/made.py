@@ -113,7 +113,7 @@ def scaling():
         name="2-left",
         slopes=(
             slope(name="linear"),
-            slope(low=2.0, high=3.0, counts=False),
+            slope(low=2.0, high=2.2, counts=False),
             slope(slope=None, low=None, high=None),
         ),
     )

@@ -334,7 +334,7 @@ def test_the_data_can_be_downloaded(page):
         page.locator("a[download='figure-2-left.csv']").click()
     assert download.value.suggested_filename == "figure-2-left.csv"
     content = Path(download.value.path()).read_bytes()
-    assert content == b"name,parameters,facts\r\nlinear,16,0.1\r\n"
+    assert content == b"name,parameters,facts\nlinear,16,0.1\n"
 
 
 def test_a_plot_can_be_saved_as_an_image(page):

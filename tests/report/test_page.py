@@ -153,7 +153,7 @@ def test_slopes_say_whether_they_hold():
 def test_the_file_of_data_holds_every_number(page):
     link = page.all("a", download="figure-2-left.csv")[0]
     assert urllib.parse.unquote(link["href"].partition(",")[2]).startswith(
-        "name,parameters,facts\r\n"
+        "name,parameters,facts\n"
     )
     hostile = made.report().sections[1]
     (link,) = page.all("a", download=f"{hostile.anchor}.csv")
