@@ -260,12 +260,14 @@ class Searches:
         return Progress(
             done=len(state.known),
             running=state.running,
-            left=max(self.left(state.known), state.running),
+            left=max(self._left(found), state.running),
             brackets=tuple(searches[-1].walk.bracket for searches in found),
         )
 
     def left(self, known: Known) -> int:
         """About how many sizes will be tried yet."""
-        found = [self.of_seed(seed, known) for seed in self.seeds]
+        return self._left([self.of_seed(seed, known) for seed in self.seeds])
+
+    def _left(self, found: Sequence[Sequence[_Search]]) -> int:
         later = sum(len(self.questions) - len(searches) for searches in found)
         return sum(searches[-1].left for searches in found) + _USUAL_PROBES * later

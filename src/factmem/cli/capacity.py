@@ -17,11 +17,11 @@ from factmem.cli.checks import (
 from factmem.cli.kept import store_path
 from factmem.cli.progress import progress
 from factmem.cli.shown import shown
+from factmem.cli.working import check_workers, workers_of
 from factmem.errors import FactmemError
 
 if TYPE_CHECKING:
     from factmem.capacity import Bracket, Capacity, Progress, Question, SeedCapacity
-    from factmem.runs import Workers
 
 __all__ = ["capacity"]
 
@@ -157,7 +157,7 @@ def transformer(
 
 def _check(searching: Searching, **sizes: int | None) -> None:
     """What can be said before anything is loaded."""
-    check_positive(**sizes, seeds=searching.seeds, workers=searching.workers)
+    check_positive(**sizes, seeds=searching.seeds)
     if (sizes["dim"] or 1) > _LARGEST_DIM:
         raise FactmemError(f"--dim is at most {_LARGEST_DIM}, not {sizes['dim']}")
     if searching.seeds > _MOST_SEEDS:
@@ -168,12 +168,7 @@ def _check(searching: Searching, **sizes: int | None) -> None:
         from factmem.capacity.question import check_criterion
 
         check_criterion(searching.criterion)
-    if searching.cluster is not None:
-        from factmem.runs.cluster import check_address
-
-        check_address(searching.cluster)
-    if searching.cluster is not None and searching.workers is not None:
-        raise FactmemError("--workers are on this machine, --cluster has its own: give one of them")
+    check_workers(searching.workers, searching.cluster)
     store_path(searching.store)
 
 
@@ -188,7 +183,7 @@ def _answer(question: "Question", symbol: str, searching: Searching, output: Out
     start = time.monotonic()
     with (
         Store(store_path(searching.store)) as store,
-        _workers(searching) as workers,
+        workers_of(searching.workers, searching.cluster) as workers,
         progress(output, "capacity", total=1, unit="probe") as report,
     ):
         found = find_capacity(
@@ -204,14 +199,6 @@ def _answer(question: "Question", symbol: str, searching: Searching, output: Out
     data = _data(found, searching, where, time.monotonic() - start)
     title = f"capacity of {question.parameters:,} parameters"
     return Answer(data, lambda: shown(title, _labels(symbol), data, _notes(data)), output)
-
-
-def _workers(searching: Searching) -> "Workers":
-    from factmem.runs import ClusterWorkers, LocalWorkers
-
-    if searching.cluster is not None:
-        return ClusterWorkers(searching.cluster)
-    return LocalWorkers(searching.workers)
 
 
 def _figures(progress: "Progress", symbol: str) -> dict[str, Any]:

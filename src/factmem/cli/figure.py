@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from factmem.cli.answer import Answer, Output
-from factmem.cli.checks import check_positive
 from factmem.cli.kept import store_path
 from factmem.cli.progress import progress
+from factmem.cli.working import check_workers, workers_of
 from factmem.errors import FactmemError
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ __all__ = [
     "check_patience",
     "figure",
     "figure_data",
-    "workers_of",
 ]
 
 _HOUR = 3600.0
@@ -72,7 +71,7 @@ def figure(
     start = time.monotonic()
     with (
         Store(store_path(measuring.store)) as store,
-        workers_of(measuring) as workers,
+        workers_of(measuring.workers, measuring.cluster) as workers,
         progress(output, f"figure {name}", total=1, unit="run") as report,
     ):
         check_patience(f"figure {name}", chosen.measured, measuring, store, workers)
@@ -97,27 +96,12 @@ def figure_data(plot: "Plot", files: list[str]) -> dict[str, Any]:
 
 def check_measuring(measuring: Measuring, out: str) -> None:
     """What can be said before anything is loaded."""
-    check_positive(workers=measuring.workers)
-    if measuring.cluster is not None:
-        from factmem.runs.cluster import check_address
-
-        check_address(measuring.cluster)
-    if measuring.cluster is not None and measuring.workers is not None:
-        raise FactmemError("--workers are on this machine, --cluster has its own: give one of them")
+    check_workers(measuring.workers, measuring.cluster)
     store_path(measuring.store)
     if not out or "\0" in out:
         raise FactmemError("--out is the name of a folder")
     if Path(out).exists() and not Path(out).is_dir():
         raise FactmemError(f"--out is a folder, and '{out}' is none")
-
-
-def workers_of(measuring: Measuring) -> "Workers":
-    """Those that were asked for."""
-    from factmem.runs import ClusterWorkers, LocalWorkers
-
-    if measuring.cluster is not None:
-        return ClusterWorkers(measuring.cluster)
-    return LocalWorkers(measuring.workers)
 
 
 def check_patience(

@@ -11,10 +11,10 @@ from factmem.cli.figure import (
     check_measuring,
     check_patience,
     figure_data,
-    workers_of,
 )
 from factmem.cli.kept import store_path
 from factmem.cli.progress import progress
+from factmem.cli.working import workers_of
 
 if TYPE_CHECKING:
     from factmem.report import Report
@@ -46,7 +46,7 @@ def reproduce(
     start = time.monotonic()
     with (
         Store(store_path(measuring.store)) as store,
-        workers_of(measuring) as workers,
+        workers_of(measuring.workers, measuring.cluster) as workers,
         progress(output, "reproduce", total=1, unit="run") as told,
     ):
         check_patience("all figures", Figures(figures), measuring, store, workers)
