@@ -96,12 +96,16 @@ def searches(monkeypatch):
     return LimitedSearches(Searches(questions, [0, 1, 2]))
 
 
-def test_limits_are_asked_for_once_searches_are_over(searches, tmp_path):
+def test_limits_are_asked_for_once_a_shape_is_over(searches, tmp_path):
     workers, lefts = Here(2), []
     with Store(tmp_path / "runs.sqlite") as store:
         found = measure(searches, store, workers, report=lambda now: lefts.append(now.left))
-    kinds = ["training" in config for config in workers.submitted]
-    assert kinds == sorted(kinds, reverse=True), "first all trainings, then all limits"
+    of_first = ["training" in each for each in workers.submitted if each["dim"] == 16]
+    assert of_first == sorted(of_first, reverse=True), "first its trainings, then its limits"
+    last_limit = max(n for n, each in enumerate(workers.submitted)
+                     if each["dim"] == 16 and "training" not in each)  # fmt: skip
+    after = workers.submitted[last_limit + 1 :]
+    assert any("training" in each for each in after), "the next shape is not over by then"
     asked = [config for config in workers.submitted if "training" not in config]
     assert sorted((c["dim"], c["seed"], c["subjects"]) for c in asked) == [
         (dim, seed, dim + seed + 1) for dim in (8, 16) for seed in (0, 1, 2)

@@ -11,9 +11,9 @@ from tests.figures.made import known_of, record, trained_by_law
 from factmem.capacity import LimitedSearches, LinearQuestion, Searches, TransformerQuestion
 from factmem.capacity import memories as memory_questions
 from factmem.figures import Figures, PaperFigure, all_figures, estimate
-from factmem.figures.estimate import Speed, expected_seconds, measured_speed, stored_runs
+from factmem.figures.estimate import Speed, expected_seconds, measured_speed
 from factmem.runs import Measure, Runs, Store, Task, Together
-from factmem.runs.measurement import direct
+from factmem.runs.measurement import direct, stored_runs
 
 FREE = Speed(step=0.0, flops=math.inf, compiling=0.0)
 USUAL = Speed(step=1e-3, flops=1e10, compiling=5.0)

@@ -247,11 +247,14 @@ class Searches:
         return Wanted(turns[0], missing)
 
     def result(self, known: Known) -> list[Capacity]:
-        """The answer to every question, once nothing is wanted any more."""
-        of_seeds = [self.of_seed(seed, known) for seed in self.seeds]
+        """The answers to all questions, or to the first ones, as far as every seed has come."""
+        of_seeds = [
+            [search for search in self.of_seed(seed, known) if search.walk.lacks is None]
+            for seed in self.seeds
+        ]
         return [
-            Capacity(question, tuple(searches[place].result(known) for searches in of_seeds))
-            for place, question in enumerate(self.questions)
+            Capacity(searches[0].question, tuple(search.result(known) for search in searches))
+            for searches in zip(*of_seeds, strict=False)
         ]
 
     def progress(self, state: State) -> Progress:

@@ -76,25 +76,24 @@ class LimitedSearches:
         self._made: dict[tuple[int, int, int], Task] = {}
 
     def wanted(self, known: Known) -> Wanted:
-        """What searches lack; once they are over, what embeddings allow."""
-        if (searched := self.searches.wanted(known)).needed:
-            return searched
+        """What searches lack, and what embeddings allow where searches are over."""
+        searched = self.searches.wanted(known)
         tasks = self._tasks(known).values()
-        return Wanted([task for task in tasks if task.identity not in known])
+        allowed = [task for task in tasks if task.identity not in known]
+        return Wanted([*allowed, *searched.needed], searched.useful)
 
     def left(self, known: Known) -> int:
         """About how many measurements are still to be made."""
-        if self.searches.wanted(known).needed:
-            return self.searches.left(known) + len(self.searches.questions) * len(
-                self.searches.seeds
-            )
-        return len(self.wanted(known).needed)
+        searches, tasks = self.searches, self._tasks(known).values()
+        missing = sum(task.identity not in known for task in tasks)
+        later = len(searches.questions) - len(searches.result(known))
+        return searches.left(known) + missing + later * len(searches.seeds)
 
     def result(self, known: Known) -> Limited:
-        """All of it, once nothing is wanted any more."""
-        tasks = self._tasks(known)
-        shares = {place: known[task.identity].metrics for place, task in tasks.items()}
-        possible = {place: (share or {}).get("facts", 1.0) for place, share in shares.items()}
+        """Of all shapes, or of those whose searches are over."""
+        records = {place: known.get(task.identity) for place, task in self._tasks(known).items()}
+        shares = {place: record.metrics or {} for place, record in records.items() if record}
+        possible = {place: share.get("facts", 1.0) for place, share in shares.items()}
         return Limited(self.searches.result(known), possible)
 
     def _tasks(self, known: Known) -> dict[tuple[int, int], Task]:

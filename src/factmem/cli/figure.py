@@ -14,7 +14,7 @@ from factmem.cli.working import check_workers, workers_of
 from factmem.errors import FactmemError
 
 if TYPE_CHECKING:
-    from factmem.figures import Plot
+    from factmem.figures import PaperFigure, Plot
     from factmem.runs import Measurement, Store, Workers
 
 __all__ = [
@@ -51,6 +51,7 @@ def figure(
     name: str,
     *,
     out: str = "figures",
+    so_far: Annotated[bool, Parameter(negative=())] = False,
     measuring: Measuring = Measuring(),
     output: Output = Output(),
 ) -> Answer:
@@ -62,19 +63,45 @@ def figure(
     Args:
         name: 1-left, 1-right, 2, 3, 4-left, 4-right, 5-left, 5-right, 6, 7, 8 or 9.
         out: folder of the files.
+        so_far: draw what is there, and measure nothing; a figure that is being made may be looked
+            at so.
     """
     check_measuring(measuring, out)
-    from factmem.figures import Figures, figure_named, write_figure
-    from factmem.runs import Store, measure
+    if so_far and measuring.fresh:
+        raise FactmemError("--so-far draws stored results, which --fresh ignores: give one of them")
+    from factmem.figures import figure_named, write_figure
 
     chosen = figure_named(name, measuring.scale)
     start = time.monotonic()
+    plot, missing = (_stored if so_far else _measured)(chosen, measuring, output)
+    files = [str(path) for path in write_figure(plot, out)]
+    data = {**figure_data(plot, files), "scale": measuring.scale, "missing_runs": missing}
+    data["seconds"] = time.monotonic() - start
+    return Answer(data, lambda: _shown(plot, files, data["seconds"]), output)
+
+
+def _stored(chosen: "PaperFigure", measuring: Measuring, _: Output) -> tuple["Plot", int]:
+    """What a store has of a figure, and about how many runs are missing."""
+    from factmem.runs import Store
+    from factmem.runs.measurement import stored_runs
+
+    with Store(store_path(measuring.store)) as store:
+        known = stored_runs(chosen.measured, store)
+    return chosen.drawn(known), chosen.measured.left(known)
+
+
+def _measured(chosen: "PaperFigure", measuring: Measuring, output: Output) -> tuple["Plot", int]:
+    """The whole figure: what is missing is measured."""
+    from factmem.figures import Figures
+    from factmem.runs import Store, measure
+
+    told = f"figure {chosen.name}"
     with (
         Store(store_path(measuring.store)) as store,
         workers_of(measuring.workers, measuring.cluster) as workers,
-        progress(output, f"figure {name}", total=1, unit="run") as report,
+        progress(output, told, total=1, unit="run") as report,
     ):
-        check_patience(f"figure {name}", chosen.measured, measuring, store, workers)
+        check_patience(told, chosen.measured, measuring, store, workers)
         (plot,) = measure(
             Figures([chosen]),
             store,
@@ -82,10 +109,7 @@ def figure(
             fresh=measuring.fresh,
             report=lambda now: report(now.done, running=now.running, left=now.left),
         )
-    files = [str(path) for path in write_figure(plot, out)]
-    data = {**figure_data(plot, files), "scale": measuring.scale}
-    data["seconds"] = time.monotonic() - start
-    return Answer(data, lambda: _shown(plot, files, data["seconds"]), output)
+    return plot, 0
 
 
 def figure_data(plot: "Plot", files: list[str]) -> dict[str, Any]:
@@ -117,7 +141,8 @@ def check_patience(
     """
     if measuring.scale == "quick" or measuring.yes:
         return
-    from factmem.figures.estimate import expected_seconds, measured_speed, stored_runs
+    from factmem.figures.estimate import expected_seconds, measured_speed
+    from factmem.runs.measurement import stored_runs
 
     known = {} if measuring.fresh else stored_runs(measured, store)
     if not measured.wanted(known).needed:

@@ -17,7 +17,7 @@ from factmem.runs.sweep import sweep
 from factmem.runs.task import Task
 from factmem.runs.workers import Workers
 
-__all__ = ["Speed", "expected_seconds", "measure_speed", "measured_speed", "stored_runs"]
+__all__ = ["Speed", "expected_seconds", "measure_speed", "measured_speed"]
 
 _TRIES = 3.5
 """That a search needs, on average (benchmarks/capacity.md)."""
@@ -95,22 +95,6 @@ def _speed(results: list[Mapping[str, Any]]) -> Speed:
     each = max((large - small) / more, 1e-15)
     step = max(small - each * mean("small", "flops"), 0.0)
     return Speed(step, 1 / each, mean("large", "compiling"))
-
-
-def stored_runs(measurement: Measurement, store: Store) -> dict[str, Record]:
-    """What a store has of a measurement."""
-    known: dict[str, Record] = {}
-    while True:
-        wanted = measurement.wanted(known)
-        found = [
-            store.get(task.identity)
-            for task in (*wanted.needed, *wanted.useful)
-            if task.measure.kept and task.identity not in known
-        ]
-        news = {r.identity: r for r in found if r is not None and r.error is None}
-        if not news:
-            return known
-        known |= news
 
 
 def expected_seconds(measurement: Measurement, known: Mapping[str, Record], speed: Speed) -> float:

@@ -4,11 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from factmem.errors import FactmemError
 from factmem.figures.plot import Plot
 from factmem.runs.measurement import Measurement
 from factmem.runs.sweep import Known, Wanted
 
-__all__ = ["FigureScale", "Figures", "PaperFigure"]
+__all__ = ["FigureScale", "Figures", "PaperFigure", "so_far"]
 
 FigureScale = Literal["quick", "paper"]
 """`quick` takes minutes on a laptop; `paper` is the authors' full grid."""
@@ -24,6 +25,7 @@ class PaperFigure:
         told: what it shows and why it matters, in plain words.
         measured: what is measured for it.
         plot: makes what it shows of the measurement's result.
+        by_parts: whether it can be drawn of a part of what is measured.
     """
 
     name: str
@@ -31,6 +33,26 @@ class PaperFigure:
     told: str
     measured: Measurement
     plot: Callable[[Any], Plot]
+    by_parts: bool = False
+
+    def drawn(self, known: Known) -> Plot:
+        """What it shows of what is known.
+
+        Raises:
+            FactmemError: that is too little.
+        """
+        missing = len(self.measured.wanted(known).needed)
+        if missing and not self.by_parts:
+            raise FactmemError(f"figure {self.name} is drawn whole, and {missing} runs are missing")
+        result = self.measured.result(known)
+        if not self.by_parts and not all(result):
+            raise FactmemError(f"figure {self.name} cannot be drawn, for a run of it failed")
+        return self.plot(result)
+
+
+def so_far(there: int, whole: int, of: str) -> str:
+    """For a caption: how much is missing, if anything is."""
+    return "" if there >= whole else f" So far {there} of {whole} {of} are there."
 
 
 class Figures:
@@ -49,4 +71,4 @@ class Figures:
 
     def result(self, known: Known) -> list[Plot]:
         """Every figure, in their order."""
-        return [figure.plot(figure.measured.result(known)) for figure in self.figures]
+        return [figure.drawn(known) for figure in self.figures]

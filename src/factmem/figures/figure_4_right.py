@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from factmem.capacity.places import PAPER_MAP, QUICK_MAP, ShapeMap
-from factmem.figures.figure import FigureScale, PaperFigure
+from factmem.errors import FactmemError
+from factmem.figures.figure import FigureScale, PaperFigure, so_far
 from factmem.figures.memory_lines import listed
 from factmem.figures.plot import Axis, DataTable, HeatMap, Line, Plot
 from factmem.runs.measurement import Runs
@@ -45,6 +46,7 @@ def figure_4_right(scale: FigureScale = "quick", places: ShapeMap | None = None)
         "subjects and relations to tell apart, does no MLP help.",
         Runs(tuple(tasks)),
         plot,
+        by_parts=True,
     )
 
 
@@ -71,8 +73,10 @@ def _places(chosen: ShapeMap) -> list[tuple[int, int, int]]:
 
 def _plot(chosen: ShapeMap, results: Sequence[Mapping[str, Any]]) -> Plot:
     size = (len(chosen.widths), len(chosen.heads), len(chosen.seeds))
-    each = np.array([run["best_accuracy"] for run in results], float).reshape(size)
-    middle = np.median(each, axis=2)
+    each = np.array([run.get("best_accuracy", np.nan) for run in results], float).reshape(size)
+    if np.isnan(each).all():
+        raise FactmemError("figure 4-right: no run of it is there yet")
+    middle = np.median(each, axis=2)  # none where a seed is missing
     attention = [heads * chosen.dim * chosen.head_dim for heads in chosen.heads]
     mlp = [width * chosen.dim for width in chosen.widths]
     few = max(size) <= 6
@@ -81,13 +85,13 @@ def _plot(chosen: ShapeMap, results: Sequence[Mapping[str, Any]]) -> Plot:
         Axis("MLP, m·d", ticks=_ticks(mlp)),
         _edges(attention),
         _edges(mlp),
-        tuple(map(tuple, middle.tolist())),
+        tuple(tuple(None if np.isnan(v) else float(v) for v in row) for row in middle),
         "accuracy",
-        texts=tuple(tuple(_percent(v) for v in row) for row in middle) if few else None,
+        texts=tuple(tuple(map(_percent, row)) for row in middle) if few else None,
         told=tuple(
             tuple(
                 f"{heads} heads, {width} neurons, {chosen.parameters(heads, width):,} parameters: "
-                f"{_percent(middle[y, x])} right"
+                f"{_told(middle[y, x])}"
                 for x, heads in enumerate(chosen.heads)
             )
             for y, width in enumerate(chosen.widths)
@@ -101,16 +105,22 @@ def _plot(chosen: ShapeMap, results: Sequence[Mapping[str, Any]]) -> Plot:
                 *(heads, width, seed),
                 *(4 * heads * chosen.dim * chosen.head_dim, 2 * width * chosen.dim),
                 chosen.parameters(heads, width),
-                run["best_accuracy"],
+                run.get("best_accuracy"),
             ]
             for (heads, width, seed), run in zip(_places(chosen), results, strict=True)
         ],
     )
-    return Plot("4-right", _TITLE, (cells,), _caption(chosen), data, columns=1)
+    missing = int(np.isnan(each).sum())
+    caption = _caption(chosen) + so_far(each.size - missing, each.size, "runs")
+    return Plot("4-right", _TITLE, (cells,), caption, data, columns=1)
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
+    return "" if np.isnan(share) else f"{100 * share:.0f} %"
+
+
+def _told(share: float) -> str:
+    return "not measured" if np.isnan(share) else f"{_percent(share)} right"
 
 
 def _ticks(values: Sequence[int]) -> tuple[tuple[float, str], ...]:

@@ -16,10 +16,12 @@ from factmem.capacity.capacity import Capacity, Searches, SeedCapacity
 from factmem.capacity.limits import Limited, LimitedSearches
 from factmem.capacity.question import Question
 from factmem.claims.claim import fitted_brackets
-from factmem.figures.figure import PaperFigure
+from factmem.errors import FactmemError
+from factmem.figures.figure import PaperFigure, so_far
 from factmem.figures.plot import Axis, Chart, DataTable, Line, Plot, Slope
 from factmem.power_law import PowerLaw
 from factmem.runs.measurement import Measurement, Together
+from factmem.runs.task import Task
 
 __all__ = ["Law", "StoredLine", "stored_facts_figure"]
 
@@ -103,6 +105,10 @@ def stored_facts_figure(
 
     def plot(results: Mapping[str, Any]) -> Plot:
         found = {line.name: _found(results[line.name], size) for line in lines}
+        there = sum(len(each.capacities) for each in found.values())
+        whole = sum(len(line.questions) for line in lines)
+        if not there:
+            raise FactmemError(f"figure {name}: no search of it is over yet")
         fits = {line.name: _fits(line, found[line.name], size, law) for line in lines}
         slopes = [fit.slope for each in fits.values() for fit in each]
         drawn = []
@@ -115,15 +121,19 @@ def stored_facts_figure(
             name,
             title,
             (Chart(*axes, (*drawn, _beside(reference, found, size))),),
-            _caption(ran, slopes, unless, found),
+            _caption(ran, slopes, unless, found) + so_far(there, whole, "shapes"),
             _data(found, size),
             tuple(slopes),
             columns=1,
         )
 
-    return PaperFigure(
-        name, title, told, Together({line.name: line.measured for line in lines}), plot
-    )
+    # Small ones first on all lines: what has been interrupted has the left part of each.
+    measured = Together({line.name: line.measured for line in lines}, order=_dim_of_task)
+    return PaperFigure(name, title, told, measured, plot, by_parts=True)
+
+
+def _dim_of_task(task: Task) -> int:
+    return task.config["dim"]
 
 
 def _beside(reference: Line, found: Mapping[str, Limited], size: Callable[[Any], float]) -> Line:

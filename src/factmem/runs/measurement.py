@@ -4,12 +4,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from factmem.runs.store import Store
-from factmem.runs.sweep import Known, State, Wanted, sweep
+from factmem.runs.store import Record, Store
+from factmem.runs.sweep import Known, State, Wanted, look_up, sweep
 from factmem.runs.task import Measure, Task
 from factmem.runs.workers import Workers
 
-__all__ = ["Measurement", "Progress", "Runs", "Together", "direct", "kept_of", "measure"]
+__all__ = [
+    "Measurement",
+    "Progress",
+    "Runs",
+    "Together",
+    "direct",
+    "kept_of",
+    "measure",
+    "stored_runs",
+]
 
 
 @runtime_checkable
@@ -21,7 +30,7 @@ class Measurement(Protocol):
         ...
 
     def result(self, known: Known, /) -> Any:
-        """What was measured, once nothing is wanted any more."""
+        """What was measured: all of it once nothing is wanted any more, a part of it before."""
         ...
 
     def left(self, known: Known, /) -> int:
@@ -40,8 +49,9 @@ class Runs:
         return Wanted([task for task in self.tasks if task.identity not in known])
 
     def result(self, known: Known) -> list[Mapping[str, Any]]:
-        """The metrics of each task, in their order."""
-        return [known[task.identity].metrics or {} for task in self.tasks]
+        """The metrics of each task, in their order; none of those that failed or are missing."""
+        records = [known.get(task.identity) for task in self.tasks]
+        return [{} if record is None else record.metrics or {} for record in records]
 
     def left(self, known: Known) -> int:
         """How many are missing."""
@@ -50,13 +60,23 @@ class Runs:
 
 @dataclass(frozen=True)
 class Together:
-    """Several measurements under names; the result has one entry for each."""
+    """Several measurements under names; the result has one entry for each.
+
+    Args:
+        parts: the measurements.
+        order: of a task: those with the least of it are done first. If left out, or where it is
+            the same, the measurements take turns.
+    """
 
     parts: Mapping[str, Measurement]
+    order: Callable[[Task], float] | None = None
 
     def wanted(self, known: Known) -> Wanted:
         """What any of them lacks."""
-        return Wanted.of_all([part.wanted(known) for part in self.parts.values()])
+        wanted = Wanted.of_all([part.wanted(known) for part in self.parts.values()])
+        if self.order is None:
+            return wanted
+        return Wanted(sorted(wanted.needed, key=self.order), wanted.useful)
 
     def result(self, known: Known) -> dict[str, Any]:
         """The result of each."""
@@ -73,16 +93,15 @@ def direct(function: Callable[..., Mapping[str, Any]], seeds: Sequence[int], **c
     return Runs(tuple(Task(measure, {**config, "seed": seed}) for seed in seeds))
 
 
-def kept_of(measurement: Measurement, store: Store) -> dict[str, Any] | None:
+def stored_runs(measurement: Measurement, store: Store) -> dict[str, Record]:
+    """What a store has of a measurement."""
+    return look_up(measurement.wanted, store, {})[0]
+
+
+def kept_of(measurement: Measurement, store: Store) -> dict[str, Record] | None:
     """All runs of a measurement, if a store has them; None if one is missing."""
-    known: dict[str, Any] = {}
-    while needed := measurement.wanted(known).needed:
-        for task in needed:
-            record = store.get(task.identity) if task.measure.kept else None
-            if record is None or record.error is not None:
-                return None
-            known[task.identity] = record
-    return known
+    known, missing = look_up(measurement.wanted, store, {})
+    return None if missing.needed else known
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 from factmem.errors import FactmemError, visible
 from factmem.json_data import plain
+from factmem.runs.memory import Memory
 from factmem.runs.store import Record
 from factmem.runs.task import Task
 from factmem.threads import one_thread, threads_used
@@ -18,6 +19,7 @@ from factmem.threads import one_thread, threads_used
 __all__ = ["failure", "perform"]
 
 _LONGEST_ERROR = 1000
+_MEMORY = Memory()
 _LIBRARIES = ("factmem", "jax", "jaxlib", "equinox", "optax", "numpy", "scipy")
 
 
@@ -31,7 +33,9 @@ def perform(task: Task) -> Record:
         one_thread()
     start = time.monotonic()
     metrics = task.measure.function(**task.config)
-    return _record(task, time.monotonic() - start, metrics=plain(metrics))
+    record = _record(task, time.monotonic() - start, metrics=plain(metrics))
+    _MEMORY.let_go()
+    return record
 
 
 def failure(task: Task, error: BaseException, seconds: float) -> Record:

@@ -17,7 +17,7 @@ from factmem.runs.store import Record, Store
 from factmem.runs.task import Task
 from factmem.runs.workers import Workers
 
-__all__ = ["Known", "State", "Wanted", "sweep"]
+__all__ = ["Known", "State", "Wanted", "look_up", "sweep"]
 
 _ATTEMPTS = 3
 _SECONDS_BETWEEN_REPORTS = 1.0
@@ -94,6 +94,24 @@ def sweep(
     return current.known
 
 
+def look_up(
+    wanted: Callable[[Known], Wanted], store: Store, known: Known
+) -> tuple[dict[str, Record], Wanted]:
+    """What is known once a store has been asked for all that is wanted, and what is then missing.
+
+    What is there may change what is wanted. Failures do not count as known: they are tried again.
+    """
+    known = dict(known)
+    while True:
+        asked = wanted(known)
+        tasks = [task for task in (*asked.needed, *asked.useful) if task.measure.kept]
+        found = [store.get(task.identity) for task in tasks if task.identity not in known]
+        news = {each.identity: each for each in found if each is not None and each.error is None}
+        if not news:
+            return known, asked
+        known |= news
+
+
 class _Sweep:
     """What is known and what is running."""
 
@@ -103,21 +121,11 @@ class _Sweep:
         self.running: dict[Future[Record], _Attempt] = {}
 
     def missing(self, wanted: Callable[[Known], Wanted]) -> Wanted:
-        """What is wanted and not in the store; what is there may change what is wanted."""
-        while True:
-            asked = wanted(self.known)
-            found = [self._kept(task) for task in (*asked.needed, *asked.useful)]
-            news = {record.identity: record for record in found if record is not None}
-            if not news:
-                return asked
-            self.known |= news
-
-    def _kept(self, task: Task) -> Record | None:
-        """What the store has of a task that is not known yet. Failures are tried again."""
-        if self.fresh or not task.measure.kept or task.identity in self.known:
-            return None
-        record = self.store.get(task.identity)
-        return record if record is not None and record.error is None else None
+        """What is wanted and not in the store."""
+        if self.fresh:
+            return wanted(self.known)
+        self.known, missing = look_up(wanted, self.store, self.known)
+        return missing
 
     def begin(self, missing: Wanted) -> None:
         """Gives tasks to free workers, needed ones before those that may be needed."""
