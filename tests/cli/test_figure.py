@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 
 import pytest
 from tests.claims.here import Here
@@ -128,6 +129,8 @@ def test_what_a_person_sees(capsys, cheap):
         (("2", "--store", ""), "--store is the name of a file"),
         (("2", "--out", ""), "--out is the name of a folder"),
         (("2", "--out", "file"), "--out is a folder, and 'file' is none"),
+        (("2", "--out", "file/below/it"), "/file' is none"),
+        (("2", "--so-far", "--fresh"), "give one of them"),
         (("2", "--scale", "huge"), "huge"),
     ],
 )
@@ -194,3 +197,43 @@ def test_what_the_store_has_needs_no_patience(capsys, cheap, monkeypatch, here):
     assert count.calls == 3
     message = refused(capsys, ["figure", "it", "--scale", "paper", "--fresh"])
     assert "takes about 2.7 hours" in message, "fresh is all of it again"
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_anything_is_measured(
+    capsys, cheap, monkeypatch, here
+):
+    monkeypatch.setattr("os.access", lambda place, mode: False)
+    message = refused(capsys, ["figure", "it", "--out", "new/folder"])
+    assert "--out: nothing can be written into" in message
+    assert count.calls == 0
+
+
+# ---- so far --------------------------------------------------------------------------------------
+
+
+def test_so_far_draws_what_is_there_and_measures_nothing(capsys, monkeypatch, here):
+    def named(name, scale):
+        return replace(counted(scale, many=4), by_parts=True, plot=some)
+
+    def some(results):
+        y = tuple(float(found["number"]) for found in results if found)
+        return simple_plot(Line("a", y, y), name="it", caption=f"{len(y)} points.")
+
+    monkeypatch.setattr(factmem.figures, "figure_named", named)
+    monkeypatch.setattr(estimate, "measured_speed", unasked)
+    with Store(here / "runs.sqlite") as store:
+        for task in counted().measured.tasks:
+            store.put(factmem.runs.perform(task))
+    data = told(capsys, "it", "--so-far", "--scale", "paper")
+    assert count.calls == 3
+    assert (data["caption"], data["missing_runs"]) == ("3 points.", 1)
+    data = told(capsys, "it")
+    assert (data["caption"], data["missing_runs"]) == ("4 points.", 0)
+    assert count.calls == 4
+
+
+def test_so_far_refuses_what_can_only_be_drawn_whole(capsys, cheap, here):
+    message = refused(capsys, ["figure", "it", "--so-far"])
+    assert "figure it is drawn whole, and 3 runs are missing" in message
+    assert not (here / "figures").exists()
+    assert count.calls == 0

@@ -71,7 +71,7 @@ def known_of(measured):
 
 def drawn(figure):
     """The plot of a figure."""
-    return figure.plot(figure.measured.result(known_of(figure.measured)))
+    return figure.drawn(known_of(figure.measured))
 
 
 def trained_facts(parameters, exponent=1.0):

@@ -13,7 +13,7 @@ from factmem.capacity import memories as memory_questions
 from factmem.figures import Figures, PaperFigure, all_figures, estimate
 from factmem.figures.estimate import Speed, expected_seconds, measured_speed
 from factmem.runs import Measure, Runs, Store, Task, Together
-from factmem.runs.measurement import direct, stored_runs
+from factmem.runs.measurement import stored_runs
 
 FREE = Speed(step=0.0, flops=math.inf, compiling=0.0)
 USUAL = Speed(step=1e-3, flops=1e10, compiling=5.0)
@@ -176,32 +176,6 @@ def test_limits_of_embeddings_cost_what_their_searches_do(monkeypatch):
 
 
 # ---- what a store has ----------------------------------------------------------------------------
-
-
-def fails(*, number):
-    raise ZeroDivisionError
-
-
-def test_a_store_gives_what_it_has_of_a_measurement(tmp_path):
-    three = runs(1, 2, 3)
-    with Store(tmp_path / "runs.sqlite") as store:
-        assert stored_runs(three, store) == {}
-        kept = [store.put(record(task)) for task in three.tasks[:2]]
-        store.put(record(runs(9).tasks[0]))
-        found = stored_runs(three, store)
-        assert found == {each.identity: each for each in kept}
-        assert expected_seconds(three, found, USUAL) == 10
-
-
-def test_runs_that_failed_or_are_never_kept_are_not_there(tmp_path):
-    from factmem.runs.perform import failure
-
-    flaky = Runs((Task(Measure("fails", 1, fails), {"number": 1}),))
-    never = direct(constant_speed, [0], steps=1)
-    with Store(tmp_path / "runs.sqlite") as store:
-        store.put(failure(flaky.tasks[0], ZeroDivisionError(), 1.0))
-        store.put(record(never.tasks[0]))
-        assert stored_runs(Together({"a": flaky, "b": never}), store) == {}
 
 
 def test_a_search_goes_on_from_what_the_store_has(monkeypatch, tmp_path):

@@ -4,9 +4,11 @@ import pytest
 from tests.claims.here import Here
 from tests.figures.made import simple_plot
 
+from factmem.errors import FactmemError
 from factmem.figures import Figures, PaperFigure
 from factmem.figures.plot import Line
-from factmem.runs import Measure, Runs, Store, Task, measure
+from factmem.runs import Measure, Runs, Store, Task, measure, perform
+from factmem.runs.perform import failure
 
 
 def double(*, number):
@@ -53,3 +55,13 @@ def test_what_two_figures_need_is_measured_once(store):
 
 def test_no_figures_are_no_work(store):
     assert measure(Figures([]), store, Here()) == []
+
+
+def test_what_is_drawn_whole_is_not_drawn_of_a_part_or_of_failures():
+    whole = figure("a", 1, 2)
+    first, second = whole.measured.tasks
+    with pytest.raises(FactmemError, match="figure a is drawn whole, and 1 runs are missing"):
+        whole.drawn({first.identity: perform(first)})
+    failed = failure(second, ZeroDivisionError(), 1.0)
+    with pytest.raises(FactmemError, match="figure a cannot be drawn, for a run of it failed"):
+        whole.drawn({first.identity: perform(first), second.identity: failed})

@@ -5,6 +5,7 @@ import pytest
 from tests.figures.made import column
 
 from factmem.capacity.places import PAPER_MAP, QUICK_MAP, ShapeMap
+from factmem.errors import FactmemError
 from factmem.figures.figure_4_right import figure_4_right, smallest_stored
 from factmem.figures.printed import printed
 
@@ -120,3 +121,20 @@ def test_the_map_is_drawn_with_its_frontier():
     assert [text.get_text() for text in axes.get_legend().get_texts()] == [
         "the authors' frontier, scaled to this table"
     ]
+
+
+def test_places_that_are_missing_have_no_colour_and_the_caption_says_how_many():
+    figure = figure_4_right(places=SMALL)
+    results = [{"best_accuracy": accuracy(task.config)} for task in figure.measured.tasks]
+    results[4] = {}  # of m = 1 and H = 2, the second seed
+    plot = figure.plot(results)
+    (cells,) = plot.panels
+    assert [[value is None for value in row] for row in cells.values] == [[0, 1, 0], [0, 0, 0]]
+    assert cells.texts[0][1] == ""
+    assert cells.told[0][1].endswith("not measured")
+    assert all(told.endswith("% right") for told in cells.told[1])
+    assert plot.caption.endswith("So far 17 of 18 runs are there.")
+    assert column(plot, "best_accuracy")[4] is None
+    printed(plot)
+    with pytest.raises(FactmemError, match="no run of it is there yet"):
+        figure.drawn({})

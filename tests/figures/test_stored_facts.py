@@ -5,10 +5,11 @@ import statistics
 
 import numpy as np
 import pytest
-from tests.figures.made import Asked, column, drawn, trained_by_law
+from tests.figures.made import Asked, column, drawn, known_of, trained_by_law
 
 from factmem.capacity import TransformerQuestion
 from factmem.capacity.memories import solve_n_log_n
+from factmem.errors import FactmemError
 from factmem.figures.plot import Axis, Line
 from factmem.figures.stored_facts import Law, StoredLine, stored_facts_figure
 
@@ -238,3 +239,33 @@ def test_the_second_slope_is_that_of_the_other_sizes(monkeypatch):
     free = drawn(figure(transformers((16, 32, 24))))
     without, alone = both.slopes[1], free.slopes[0]
     assert (without.slope, without.low, without.high) == (alone.slope, alone.low, alone.high)
+
+
+# ---- before all is there -------------------------------------------------------------------------
+
+
+def test_what_is_there_of_a_figure_is_drawn_and_the_caption_says_how_much():
+    whole = figure(line(), line(name="second", exponent=1.1))
+    known = known_of(whole.measured)
+    assert "So far" not in whole.drawn(known).caption
+    some = {i: r for i, r in known.items() if r.config["dim"] < (32, 64)[r.config["exponent"] == 1]}
+    plot = whole.drawn(some)
+    assert plot.caption.endswith("So far 5 of 8 shapes are there.")
+    first, second = (each for each in plot.panels[0].lines if each.kind == "points")
+    assert first.x == (64.0, 256.0, 1024.0)
+    assert second.x == (64.0, 256.0)
+    assert len(plot.data.rows) == 3 * 5
+
+
+def test_of_nothing_no_figure_is_drawn():
+    with pytest.raises(FactmemError, match="no search of it is over yet"):
+        figure(line()).drawn({})
+
+
+def test_a_line_of_which_nothing_is_there_is_empty():
+    whole = figure(line(), line(name="second", exponent=1.1))
+    known = known_of(whole.measured)
+    plot = whole.drawn({i: r for i, r in known.items() if r.config["exponent"] == 1})
+    assert [each.x for each in plot.panels[0].lines if each.name == "second"] == [()]
+    assert [slope.slope for slope in plot.slopes if slope.name == "second"] == [None]
+    assert plot.caption.endswith("So far 4 of 8 shapes are there.")

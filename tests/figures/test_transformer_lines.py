@@ -1,7 +1,7 @@
 """Figures 4 (left), 7, 8 and 9, drawn of laws that are known."""
 
 import pytest
-from tests.figures.made import column, drawn, trained_by_law, trained_facts
+from tests.figures.made import column, drawn, record, trained_by_law, trained_facts
 
 from factmem.capacity.lines import PAPER_LINES
 from factmem.figures import figure_named, transformer_lines
@@ -28,8 +28,7 @@ def test_facts_in_proportion_to_parameters_hold_and_others_fail(monkeypatch, exp
     assert slope.holds is (exponent == 1)
     assert ("The law does not hold here" in plot.caption) is (exponent != 1)
     (chart,) = plot.panels
-    # At d = 11 the heads have ⌊11/4⌋ dimensions: 4·4·11·2 + 2·11².
-    assert chart.lines[0].x == (594.0, *(6.0 * dim**2 for dim in (16, 24, 32)))
+    assert chart.lines[0].x == tuple(6.0 * dim**2 for dim in (12, 16, 24, 36))
     assert column(plot, "seed") == [0, 1] * 4
     names = ("facts", "facts_not_stored", "parameters", "seed")
     for row in zip(*(column(plot, name) for name in names), strict=True):
@@ -91,3 +90,15 @@ def test_captions_say_which_tables_there_are_and_what_is_our_own_guess(monkeypat
     assert ("our own allocation" in caption) is (name != "4-left")
     sizes = "8, 12, 16, 24, 32" if name == "4-left" else "12, 16, 24, 32"
     assert f"Transformers of d = {sizes} " in caption
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_at_paper_scale_small_shapes_come_first_on_all_lines(monkeypatch, name):
+    """So that an interrupted figure has the left part of every line."""
+    trained_by_law(monkeypatch)
+    measured, known, asked = figure_named(name, "paper").measured, {}, []
+    while (needed := measured.wanted(known).needed) and len(asked) < 120:
+        asked.append(needed[0].config["dim"])
+        known[needed[0].identity] = record(needed[0])
+    assert asked == sorted(asked)
+    assert len(set(asked)) >= 2

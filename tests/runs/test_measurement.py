@@ -12,6 +12,7 @@ from factmem.runs.measurement import (
     direct,
     kept_of,
     measure,
+    stored_runs,
 )
 from factmem.runs.sweep import Wanted
 
@@ -97,6 +98,22 @@ def test_several_measurements_want_each_task_once_and_have_a_result_each():
     assert {name: [r["twice"] for r in found[name]] for name in found} == {"a": [2, 4], "b": [4, 6]}
 
 
+def test_what_comes_first_is_said_by_an_order_and_else_they_take_turns():
+    parts = {"a": runs(5, 1, 9), "b": runs(4, 7)}
+
+    def numbers(measured):
+        return [task.config["number"] for task in measured.wanted({}).needed]
+
+    assert numbers(Together(parts)) == [5, 4, 1, 7, 9]
+    assert numbers(Together(parts, order=lambda task: task.config["number"])) == [1, 4, 5, 7, 9]
+    odd_first = Together(parts, order=lambda task: task.config["number"] % 2 == 0)
+    assert numbers(odd_first) == [5, 1, 7, 9, 4]
+
+
+def test_runs_that_are_missing_have_no_metrics():
+    assert runs(1, 2).result(done(*tasks(2))) == [{}, {"twice": 4, "seed": 0}]
+
+
 def test_all_of_them_are_measurements():
     for each in (runs(1), Together({}), direct(double, [0], number=1), Chain(1)):
         assert isinstance(each, Measurement)
@@ -145,6 +162,18 @@ def test_a_run_that_failed_is_not_there(store):
     assert measure(flaky, store, Here()) == [{}]
     assert [record.error for record in store.records()] == ["ZeroDivisionError: deep inside"]
     assert kept_of(flaky, store) is None
+    assert stored_runs(flaky, store) == {}
+
+
+def test_a_store_gives_what_it_has_of_a_measurement(store):
+    three = runs(1, 2, 3)
+    assert stored_runs(three, store) == {}
+    kept = [store.put(perform(task)) for task in tasks(1, 2, 9)]
+    assert stored_runs(three, store) == {each.identity: each for each in kept[:2]}
+    assert len(stored_runs(Chain(1), store)) == 2, "what is there leads to what comes next"
+    never = direct(double, [0], number=1)
+    store.put(perform(never.tasks[0]))
+    assert stored_runs(never, store) == {}
 
 
 def test_progress_counts_down_to_the_runs_that_are_being_made(store):

@@ -190,6 +190,42 @@ def test_success_is_above_the_criterion_and_not_at_it(monkeypatch):
     assert outcomes == list(expected)
 
 
+def muted(model, answer):
+    """The same with one answer in the middle of all others, where nothing decodes to it."""
+    answers = model.embeddings.answers
+    middle = jnp.mean(jnp.delete(answers, answer, axis=0), axis=0)
+    return eqx.tree_at(
+        lambda model: model.embeddings.answers, model, answers.at[answer].set(middle)
+    )
+
+
+def test_what_embeddings_do_not_allow_is_hopeless_before_the_first_step():
+    protocol = replace(PROTOCOL, criterion=0.95, hopeless=((0.5, 1e-9),))
+    asked_often = int(np.bincount(ASKED.fact_answers).argmax())
+    mute = muted(START, asked_often)
+    runs = [Run(START, ASKED, 2e-2), Run(mute, ASKED, 2e-2), Run(START, ASKED, 1e-6)]
+    free, limited, slow = train(protocol, runs)
+    assert (limited.outcome, limited.steps) == (TrainingOutcome.HOPELESS, 0)
+    assert len(limited.checks) == 1
+    assert free.outcome is not TrainingOutcome.HOPELESS
+    assert slow.outcome is TrainingOutcome.STEPS
+    # As many prompts may be right as have another answer, whatever is trained: not one more.
+    (share,) = transformers._allowed([runs[1]], jnp.arange(ASKED.facts), protocol)
+    assert share == pytest.approx(np.mean(np.asarray(ASKED.fact_answers) != asked_often))
+    below = replace(protocol, criterion=share - 0.15)  # prompts are drawn
+    _, patient, _ = train(replace(below, hopeless=()), runs)
+    _, allowed, _ = train(below, runs)
+    assert (allowed.checks, allowed.outcome) == (patient.checks, patient.outcome)
+    assert allowed.steps > 0
+
+
+def test_a_protocol_without_an_end_for_the_hopeless_asks_nothing_of_embeddings(monkeypatch):
+    monkeypatch.setattr(transformers, "decodable", lambda values: np.zeros(len(values), bool))
+    assert transformers._allowed(contests(), jnp.arange(3), PROTOCOL) == [1.0] * 3
+    hopeless = replace(PROTOCOL, hopeless=((0.5, 0.5),))
+    assert transformers._allowed(contests(), jnp.arange(3), hopeless) == [0.0] * 3
+
+
 def test_what_is_told_is_the_best_run_at_the_last_check(monkeypatch):
     told = []
     shown(monkeypatch, [0.1, 0.3, 0.2], [0.5, 0.4, 0.7], [0.9, 0.9, 0.9])

@@ -1,5 +1,6 @@
 """`factmem figure`: one figure of the paper."""
 
+import os
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from factmem.cli.answer import Answer, Output
 from factmem.cli.kept import store_path
 from factmem.cli.progress import progress
 from factmem.cli.working import check_workers, workers_of
-from factmem.errors import FactmemError
+from factmem.errors import FactmemError, visible
 
 if TYPE_CHECKING:
     from factmem.figures import PaperFigure, Plot
@@ -124,8 +125,12 @@ def check_measuring(measuring: Measuring, out: str) -> None:
     store_path(measuring.store)
     if not out or "\0" in out:
         raise FactmemError("--out is the name of a folder")
-    if Path(out).exists() and not Path(out).is_dir():
-        raise FactmemError(f"--out is a folder, and '{out}' is none")
+    # The folder itself, or what it will be made in: better known before hours of measuring.
+    there = next(place for place in (Path(out), *Path(out).absolute().parents) if place.exists())
+    if not there.is_dir():
+        raise FactmemError(f"--out is a folder, and '{visible(str(there))}' is none")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise FactmemError(f"--out: nothing can be written into '{visible(str(there))}'")
 
 
 def check_patience(

@@ -5,7 +5,7 @@ from concurrent.futures import CancelledError, Future
 from typing import Any
 
 from factmem.errors import FactmemError, visible
-from factmem.runs.perform import perform
+from factmem.runs.perform import serve
 from factmem.runs.store import Record
 from factmem.runs.task import Task
 from factmem.runs.workers import Workers
@@ -80,7 +80,7 @@ class ClusterWorkers(Workers):
 
     def submit(self, task: Task) -> Future[Record]:
         """Gives a task to the scheduler."""
-        future = self._executor.submit(perform, task)
+        future = self._executor.submit(serve, task)
         self._running.add(future)
         return future
 

@@ -16,7 +16,7 @@ from factmem.runs.store import Record
 from factmem.runs.task import Task
 from factmem.threads import one_thread, threads_used
 
-__all__ = ["failure", "perform"]
+__all__ = ["failure", "perform", "serve"]
 
 _LONGEST_ERROR = 1000
 _MEMORY = Memory()
@@ -33,7 +33,12 @@ def perform(task: Task) -> Record:
         one_thread()
     start = time.monotonic()
     metrics = task.measure.function(**task.config)
-    record = _record(task, time.monotonic() - start, metrics=plain(metrics))
+    return _record(task, time.monotonic() - start, metrics=plain(metrics))
+
+
+def serve(task: Task) -> Record:
+    """As `perform`, in a process that does nothing else, and must not grow without end."""
+    record = perform(task)
     _MEMORY.let_go()
     return record
 

@@ -20,7 +20,7 @@ from multiprocessing import resource_tracker
 from typing import Any
 
 from factmem.errors import FactmemError
-from factmem.runs.perform import perform
+from factmem.runs.perform import serve
 from factmem.runs.store import Record
 from factmem.runs.task import Task
 from factmem.threads import cores
@@ -95,7 +95,7 @@ class LocalWorkers(Workers):
             self._workers[slot] = _Worker.started(self._cores[slot])
         try:
             with _interrupts_held():  # this is where the process is spawned
-                future = self._workers[slot].executor.submit(perform, task)
+                future = self._workers[slot].executor.submit(serve, task)
         except BrokenProcessPool:  # its process died
             self._workers.pop(slot).end()
             self._done.pop(slot, None)

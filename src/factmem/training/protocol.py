@@ -54,7 +54,8 @@ class Protocol:
         prompts: on how many fixed prompts.
         criterion: an accuracy above this is a success, and ends a run.
         hopeless: pairs of a share of the steps and an accuracy: a run whose best accuracy is below
-            that after this share is ended. Nothing is ended so if there are none.
+            that after this share is ended, and one whose embeddings do not allow the criterion at
+            once. Nothing is ended so if there are none.
 
     Raises:
         FactmemError: numbers that make no protocol.

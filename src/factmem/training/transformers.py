@@ -16,8 +16,9 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Int, Key
+from jaxtyping import Array, Bool, Int, Key
 
+from factmem.decoding import decodable
 from factmem.errors import FactmemError
 from factmem.facts.prompts import PromptDistribution
 from factmem.progress import Report
@@ -219,7 +220,7 @@ def _checks(
     """Trains from check to check, until every run has ended."""
     batch_key, test_key = jr.split(key)
     tests = _sample(asked, test_key, protocol.prompts)
-    pace = _Pace()
+    pace, allowed = _Pace(), _allowed(runs, tests.facts, protocol)
     while training.alive.any():
         check, stack = training.checks_done, training.stack
         steps = protocol.steps_at(max(check - 1, 0))
@@ -239,7 +240,8 @@ def _checks(
             _tell(report, training, steps)
         loss, accuracy, finite = (np.asarray(part).tolist() for part in measure(stack, tests))
         looks = tuple(Check(steps, *seen) for seen in zip(loss, accuracy, strict=True))
-        training = training.after(stack, looks, _outcomes(training, looks, finite, runs, protocol))
+        outcomes = _outcomes(training, looks, finite, allowed, runs, protocol)
+        training = training.after(stack, looks, outcomes)
         yield training
         _tell(report, training, steps)
 
@@ -248,12 +250,15 @@ def _outcomes(
     training: Training,
     looks: Sequence[Check],
     finite: Sequence[bool],
+    allowed: Sequence[float],
     runs: Sequence[Run],
     protocol: Protocol,
 ) -> tuple[TrainingOutcome | None, ...]:
     """How each run ends at a check that shows this; those that ended before do not ask."""
 
-    def alone(before: Sequence[Check], look: Check, well: bool) -> TrainingOutcome | None:
+    def alone(
+        before: Sequence[Check], look: Check, well: bool, most: float
+    ) -> TrainingOutcome | None:
         if not well:
             return TrainingOutcome.DIVERGED
         if look.accuracy > protocol.criterion:
@@ -261,9 +266,10 @@ def _outcomes(
         if look.steps >= protocol.steps:
             return TrainingOutcome.STEPS
         best = max(check.accuracy for check in (*before, look))
-        return TrainingOutcome.HOPELESS if protocol.is_hopeless(look.steps, best) else None
+        hopeless = most <= protocol.criterion or protocol.is_hopeless(look.steps, best)
+        return TrainingOutcome.HOPELESS if hopeless else None
 
-    found = [alone(*seen) for seen in zip(training.checks, looks, finite, strict=True)]
+    found = [alone(*seen) for seen in zip(training.checks, looks, finite, allowed, strict=True)]
     contests = _contests(runs)
     won = {
         contest
@@ -274,6 +280,24 @@ def _outcomes(
         TrainingOutcome.OVERTAKEN if outcome is None and contest in won else outcome
         for contest, outcome in zip(contests, found, strict=True)
     )
+
+
+def _allowed(runs: Sequence[Run], facts: Int[Array, " prompts"], protocol: Protocol) -> list[float]:
+    """The share of test prompts that each run's embeddings let any weights get right.
+
+    Looked at only where hopeless runs are ended: this is known before the first step.
+    """
+    if not protocol.hopeless:
+        return [1.0] * len(runs)
+    tables: dict[int, Bool[np.ndarray, " outputs"]] = {}  # runs of one start share its embeddings
+    shares = []
+    for run in runs:
+        outputs = run.start.embeddings.outputs
+        if id(outputs) not in tables:
+            tables[id(outputs)] = decodable(np.asarray(outputs))
+        right = run.start.targets(run.asked.fact_answers[facts])
+        shares.append(float(np.mean(tables[id(outputs)][np.asarray(right)])))
+    return shares
 
 
 def _contests(runs: Sequence[Run]) -> list[int]:
