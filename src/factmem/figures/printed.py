@@ -16,6 +16,7 @@ from factmem.figures.plot import Axis, Chart, HeatMap, Line, Plot, Span
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.collections import QuadMesh
 
 __all__ = ["printed"]
 
@@ -222,7 +223,7 @@ def _draw_map(figure: Figure, axes: "Axes", cells: HeatMap) -> None:
     axes.set_xlim(min(cells.x_edges), max(cells.x_edges))
     axes.set_ylim(min(cells.y_edges), max(cells.y_edges))
     if cells.texts is not None:
-        _write(axes, cells, values, low, high)
+        _write(axes, cells, values, mesh)
     for line in cells.lines:
         axes.plot(line.x, line.y, color="#d62728", linewidth=1.6, label=line.name,
                   path_effects=[withStroke(linewidth=3, foreground="white")])  # fmt: skip
@@ -256,11 +257,14 @@ def _colours(cells: HeatMap) -> str:
     return "RdBu_r" if cells.low < 0 < cells.high else "viridis"
 
 
-def _write(axes: "Axes", cells: HeatMap, values: np.ndarray, low: float, high: float) -> None:
+def _write(axes: "Axes", cells: HeatMap, values: np.ndarray, mesh: "QuadMesh") -> None:
     assert cells.texts is not None
+    low, high = mesh.get_clim()
     for y, row in enumerate(cells.texts):
         for x, text in enumerate(row):
             share = (values[y, x] - low) / (high - low or 1.0)
+            # A line over the map goes round what is written.
+            behind = {"facecolor": mesh.cmap(share), "edgecolor": "none", "pad": 1.2}
             dark = not cells.kinds and (share < 0.55 if cells.low >= 0 else abs(share - 0.5) > 0.35)
             axes.text(
                 (cells.x_edges[x] + cells.x_edges[x + 1]) / 2,
@@ -271,4 +275,5 @@ def _write(axes: "Axes", cells: HeatMap, values: np.ndarray, low: float, high: f
                 fontsize=6.5,
                 color="white" if dark else "0.1",
                 parse_math=False,
+                bbox=behind if text and cells.lines else None,
             )
