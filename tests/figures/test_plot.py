@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factmem.errors import FactmemError
-from factmem.figures.plot import Axis, DataTable, HeatMap, Line, Slope
+from factmem.figures.plot import Axis, DataTable, HeatMap, Line, Slope, looks
 
 AXIS = Axis("a")
 
@@ -105,3 +105,27 @@ def test_without_a_line_nothing_holds():
     assert not found.holds
     assert not found.says
     assert "no line can be fitted" in found.told
+
+
+# ---- looks ---------------------------------------------------------------------------------------
+
+
+def named(name, group="", kind="measured"):
+    return Line(name, (1.0,), (1.0,), kind=kind, group=group)
+
+
+def test_lines_of_their_own_differ_in_colour_and_marker():
+    found = looks([named("a"), named("b", kind="curve"), named("c")])
+    assert found == {"a": (0, 0), "b": (1, 1), "c": (2, 2)}
+
+
+def test_lines_of_a_group_share_a_colour_and_differ_in_their_markers():
+    lines = [named("a1", "a"), named("b1", "b"), named("a2", "a"), named("alone"), named("b2", "b")]
+    assert looks(lines) == {
+        "a1": (0, 0), "a2": (0, 1), "b1": (1, 0), "b2": (1, 1), "alone": (2, 2),
+    }  # fmt: skip
+
+
+def test_fits_and_references_have_no_look_of_their_own_and_panels_share_one():
+    lines = [named("a"), named("fit", kind="fit"), named("theirs", kind="reference"), named("b")]
+    assert looks([*lines, *lines]) == {"a": (0, 0), "b": (1, 1)}

@@ -2,6 +2,7 @@
 
 import math
 import statistics
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -174,7 +175,7 @@ def test_of_many_lines_no_fit_is_drawn():
     lines = [line((8, 16), name=f"line {k}") for k in range(5)]
     plot = drawn(figure(*lines))
     assert [each.kind for each in plot.panels[0].lines] == ["measured"] * 5 + ["reference"]
-    assert len(plot.slopes) == 5
+    assert len(plot.slopes) == 5 + 1, "each, and all together"
 
 
 def test_where_a_seed_stores_nothing_there_is_no_point_and_no_slope():
@@ -218,7 +219,7 @@ def test_sizes_that_embeddings_limit_have_a_second_slope_without_them(monkeypatc
     ]
     assert all(slope.counts for slope in plot.slopes)
     assert "Embeddings alone set a limit" in plot.caption
-    assert "at d = 8 (384 parameters) 75 to 75 % of the facts" in plot.caption
+    assert "at d = 8 75 % of the facts have an answer" in plot.caption
     assert "at d = 12" not in plot.caption
     possible = dict(zip(column(plot, "dim"), column(plot, "possible"), strict=True))
     assert possible == {8: 0.75, 12: 1.0, 16: 1.0, 24: 1.0, 32: 1.0}
@@ -241,6 +242,38 @@ def test_the_second_slope_is_that_of_the_other_sizes(monkeypatch):
     assert (without.slope, without.low, without.high) == (alone.slope, alone.low, alone.high)
 
 
+# ---- many lines --------------------------------------------------------------------------------
+
+
+def test_of_many_lines_the_caption_tells_what_they_come_to_and_slopes_have_each(monkeypatch):
+    trained_by_law(monkeypatch, limited=(8,))
+    lines = [replace(transformers(), name=f"β = {number}", group="α") for number in range(6)]
+    plot = drawn(figure(*lines))
+    together = plot.slopes[-1]
+    assert together.name == "all lines, sizes that embeddings do not limit"
+    assert together.counts
+    assert together.slope == pytest.approx(1, abs=0.05)
+    assert len(plot.slopes) == 6 * 2 + 1
+    # Six times the same line: the same slope, and an interval that is narrower.
+    alone = plot.slopes[1]
+    assert together.slope == pytest.approx(alone.slope, abs=1e-9)
+    assert together.high - together.low < alone.high - alone.low
+    assert together.told in plot.caption
+    assert plot.slopes[0].told not in plot.caption
+    says = sum(slope.says for slope in plot.slopes[:-1])
+    assert f"Slopes of {says} lines have an interval that says something" in plot.caption
+    assert plot.caption.count("at d = 8 ") == 1
+    assert {each.group for each in plot.panels[0].lines if each.own} == {"α"}
+
+
+def test_few_lines_are_told_one_by_one(monkeypatch):
+    trained_by_law(monkeypatch)
+    lines = [replace(transformers(), name=f"β = {number}") for number in range(4)]
+    plot = drawn(figure(*lines))
+    assert len(plot.slopes) == 4
+    assert all(slope.told in plot.caption for slope in plot.slopes)
+
+
 # ---- before all is there -------------------------------------------------------------------------
 
 
@@ -251,7 +284,7 @@ def test_what_is_there_of_a_figure_is_drawn_and_the_caption_says_how_much():
     some = {i: r for i, r in known.items() if r.config["dim"] < (32, 64)[r.config["exponent"] == 1]}
     plot = whole.drawn(some)
     assert plot.caption.endswith("So far 5 of 8 shapes are there.")
-    first, second = (each for each in plot.panels[0].lines if each.kind == "points")
+    first, second = (each for each in plot.panels[0].lines if each.kind == "measured")
     assert first.x == (64.0, 256.0, 1024.0)
     assert second.x == (64.0, 256.0)
     assert len(plot.data.rows) == 3 * 5

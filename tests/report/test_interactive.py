@@ -4,6 +4,7 @@ import html
 import json
 import math
 import re
+from dataclasses import replace
 
 import pytest
 from tests.report import made
@@ -44,6 +45,16 @@ def test_lines_differ_without_colours():
     marks = marks_of(made.plot(made.chart(*map(made.line, names))))
     assert len({(marks[name].symbol, marks[name].dash) for name in names}) == 8
     assert len({marks[name].colour for name in names}) == 8
+
+
+def test_lines_of_a_group_have_one_colour_and_different_symbols():
+    lines = [replace(made.line(f"{a}{b}"), group=a) for a in "xyz" for b in "1234"]
+    marks = marks_of(made.plot(made.chart(*lines)))
+    for group in "xyz":
+        own = [marks[f"{group}{b}"] for b in "1234"]
+        assert len({mark.colour for mark in own}) == len({mark.dash for mark in own}) == 1
+        assert len({mark.symbol for mark in own}) == 4
+    assert len({marks[f"{group}1"].colour for group in "xyz"}) == 3
 
 
 def test_a_line_has_one_mark_in_all_panels():

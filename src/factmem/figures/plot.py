@@ -6,13 +6,24 @@ plotly for the report (`factmem.report`). All text is plain: whoever draws escap
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from factmem.errors import FactmemError
 
-__all__ = ["Axis", "Chart", "DataTable", "HeatMap", "Level", "Line", "Plot", "Slope", "Span"]
+__all__ = [
+    "Axis",
+    "Chart",
+    "DataTable",
+    "HeatMap",
+    "Level",
+    "Line",
+    "Plot",
+    "Slope",
+    "Span",
+    "looks",
+]
 
 Cell = str | int | float | None
 _WIDEST = 0.3
@@ -45,6 +56,7 @@ class Line:
         kind: `measured` points have markers; a `curve` is followed closely; a `fit` is a straight
             line through measured points, a `reference` one of the paper or of theory.
         told: a sentence about each point, for those who point at it.
+        group: lines of one group have one colour, and differ in their markers.
     """
 
     name: str
@@ -54,11 +66,34 @@ class Line:
     high: tuple[float, ...] | None = None
     kind: Literal["measured", "curve", "fit", "reference"] = "measured"
     told: tuple[str, ...] = ()
+    group: str = ""
+
+    @property
+    def own(self) -> bool:
+        """Whether it has a colour of its own: what was measured, and curves."""
+        return self.kind in ("measured", "curve")
 
     def __post_init__(self) -> None:
         each = (self.y, self.low, self.high, self.told or None)
         if any(values is not None and len(values) != len(self.x) for values in each):
             raise FactmemError(f"the line '{self.name}' has not one value for each x")
+
+
+def looks(lines: Iterable[Line]) -> dict[str, tuple[int, int]]:
+    """Which colour and which marker each line has that has its own, by name.
+
+    Both are numbers. A line without a group has the same for both, so that it differ from all
+    others without colours too.
+    """
+    groups: dict[str, list[str]] = {}
+    found: dict[str, tuple[int, int]] = {}
+    for line in lines:
+        if line.own and line.name not in found:
+            members = groups.setdefault(line.group or line.name, [])
+            colour = list(groups).index(line.group or line.name)
+            found[line.name] = (colour, len(members) if line.group else colour)
+            members.append(line.name)
+    return found
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from factmem.figures.drawing import STYLE
-from factmem.figures.plot import Axis, Chart, HeatMap, Line, Plot, Span
+from factmem.figures.plot import Axis, Chart, HeatMap, Line, Plot, Span, looks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -116,10 +116,10 @@ def _legend_below(axes: "Axes", lines: int) -> None:
 
 
 def _draw_lines(axes: "Axes", lines: Sequence[Line]) -> None:
-    measured = 0
+    each, look = looks(lines), (0, 0)
     for line in lines:
-        style = _style(line, measured)
-        measured += line.kind in ("measured", "curve")
+        look = each.get(line.name, look)  # a fit has the colour of the line before it
+        style = _style(line, *look)
         if line.low is not None and line.high is not None:
             y = np.array(line.y)
             errors = np.maximum(np.array([y - np.array(line.low), np.array(line.high) - y]), 0)
@@ -128,26 +128,25 @@ def _draw_lines(axes: "Axes", lines: Sequence[Line]) -> None:
             axes.plot(line.x, line.y, **style)
 
 
-def _style(line: Line, number: int) -> dict[str, Any]:
-    colour = _COLOURS[number % len(_COLOURS)]
+def _style(line: Line, colour: int, marker: int) -> dict[str, Any]:
+    shade = _COLOURS[colour % len(_COLOURS)]
     if line.kind == "reference":
         dashes = {"color": "0.35", "linestyle": (0, (5, 3)), "linewidth": 1.1}
         return {"label": line.name, **dashes}
-    if line.kind == "fit":  # of the line before it
-        before = _COLOURS[(number - 1) % len(_COLOURS)]
-        return {"label": line.name, "color": before, "linewidth": 0.8, "linestyle": ":"}
-    dashes = _DASHES[number % len(_DASHES)]
+    if line.kind == "fit":
+        return {"label": line.name, "color": shade, "linewidth": 0.8, "linestyle": ":"}
+    dashes = _DASHES[colour % len(_DASHES)]
     if line.kind == "curve":
-        return {"label": line.name, "color": colour, "linestyle": dashes}
+        return {"label": line.name, "color": shade, "linestyle": dashes}
     return {
         "label": line.name,
-        "color": colour,
-        "linestyle": "-",
+        "color": shade,
+        "linestyle": dashes if line.group else "-",
         "linewidth": 0.8,
-        "marker": _MARKERS[number % len(_MARKERS)],
+        "marker": _MARKERS[marker % len(_MARKERS)],
         "markersize": 4.5,
-        # Every second one hollow: told apart without colours too.
-        "markerfacecolor": "white" if number % 2 else colour,
+        # Every second colour hollow: told apart without colours too.
+        "markerfacecolor": "white" if colour % 2 else shade,
     }
 
 

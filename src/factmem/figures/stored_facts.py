@@ -30,6 +30,7 @@ _BEYOND = 1.5
 """How far the authors' line goes beyond what was measured, as a factor."""
 _MOST_FITS = 4
 """Lines, beyond which fits are told and not drawn."""
+_ALL = "all lines, sizes that embeddings do not limit"
 _FEWEST = 6
 """Points of a line beside the paper's that make a slope worth telling."""
 
@@ -62,6 +63,7 @@ class StoredLine:
         counts: whether the paper's law speaks of it. Memories that were compiled or fitted are
             lines beside it.
         limits: whether to ask, where a table was not stored, if its embeddings allow it at all.
+        group: of lines that look alike.
     """
 
     name: str
@@ -69,6 +71,7 @@ class StoredLine:
     seeds: Sequence[int]
     counts: bool = True
     limits: bool = False
+    group: str = ""
 
     @property
     def measured(self) -> Measurement:
@@ -111,9 +114,11 @@ def stored_facts_figure(
             raise FactmemError(f"figure {name}: no search of it is over yet")
         fits = {line.name: _fits(line, found[line.name], size, law) for line in lines}
         slopes = [fit.slope for each in fits.values() for fit in each]
+        if sum(line.counts for line in lines) > _MOST_FITS:
+            slopes.append(_of_all(lines, found, size, law))
         drawn = []
         for line in lines:
-            drawn.append(_line(line.name, found[line.name].capacities, size))
+            drawn.append(_line(line, found[line.name].capacities, size))
             # Of two fits the one that the law speaks of; of many lines none, for they would hide.
             if line.counts and len(lines) <= _MOST_FITS:
                 drawn += [fit.line(law) for fit in fits[line.name][-1:] if fit.law is not None]
@@ -173,17 +178,18 @@ def _stored(capacity: Capacity) -> list[float]:
     return sorted(0.0 if ends is None else ends[0] for ends in found)
 
 
-def _line(name: str, found: Sequence[Capacity], size: Callable[[Any], float]) -> Line:
+def _line(line: StoredLine, found: Sequence[Capacity], size: Callable[[Any], float]) -> Line:
     """The median over seeds, with the least and the most. Where nothing is stored is no point."""
     shown = [capacity for capacity in found if _stored(capacity)[0] > 0]
     stored = [_stored(capacity) for capacity in shown]
     return Line(
-        name,
+        line.name,
         tuple(size(capacity.question) for capacity in shown),
         tuple(statistics.median(each) for each in stored),
         tuple(each[0] for each in stored),
         tuple(each[-1] for each in stored),
-        told=tuple(_told(name, capacity) for capacity in shown),
+        told=tuple(_told(line.name, capacity) for capacity in shown),
+        group=line.group,
     )
 
 
@@ -229,6 +235,23 @@ def _fits(line: StoredLine, found: Limited, size: Callable[[Any], float], law: L
     return fits
 
 
+def _of_all(
+    lines: Sequence[StoredLine],
+    found: Mapping[str, Limited],
+    size: Callable[[Any], float],
+    law: Law,
+) -> Slope:
+    """The exponent of all lines together, at sizes that embeddings do not limit."""
+    free = [
+        each
+        for line in lines
+        if line.counts
+        for place, each in enumerate(found[line.name].capacities)
+        if not found[line.name].limited(place)
+    ]
+    return _fit(_ALL, free, size, law, True).slope
+
+
 def _fit(
     name: str, found: Sequence[Capacity], size: Callable[[Any], float], law: Law, counts: bool
 ) -> _Fit:
@@ -246,15 +269,15 @@ def _fit(
 
 def _caption(ran: str, slopes: Sequence[Slope], unless: str, found: Mapping[str, Limited]) -> str:
     parts = [ran, "Points are medians over seeds, bars their range."]
-    parts += [slope.told for slope in slopes]
+    parts += _slopes_told(slopes)
     failing = [slope.name for slope in slopes if slope.counts and slope.says and not slope.holds]
     if failing:
         parts.append(f"The law does not hold here for: {'; '.join(failing)}.")
-    limited = [_limit(each, place) for each in found.values() for place in _limited(each)]
-    if limited:
+    if limits := _limits_told(found):
         parts.append(
             "Embeddings alone set a limit, whatever the weights are, for an answer within the "
-            "convex hull of others is never decoded: " + "; ".join(limited) + "."
+            "convex hull of others is never decoded: of the smallest table that is not stored, "
+            f"{'; '.join(limits)} of the facts have an answer that any vector decodes to."
         )
     elif failing:
         parts.append(unless)
@@ -269,18 +292,38 @@ def _caption(ran: str, slopes: Sequence[Slope], unless: str, found: Mapping[str,
     return " ".join(part for part in parts if part)
 
 
-def _limited(found: Limited) -> list[int]:
-    return [place for place in range(len(found.capacities)) if found.limited(place)]
+def _slopes_told(slopes: Sequence[Slope]) -> list[str]:
+    """Each slope, or of many lines what they come to."""
+    if not slopes or slopes[-1].name != _ALL:
+        return [slope.told for slope in slopes]
+    *each, together = slopes
+    found = sorted(s.slope for s in each if s.counts and s.says and s.slope is not None)
+    holding = sum(slope.holds for slope in each if slope.counts)
+    if not found:
+        return [together.told]
+    return [
+        together.told,
+        f"Slopes of {len(found)} lines have an interval that says something: {found[0]:.2f} to "
+        f"{found[-1]:.2f}, median {statistics.median(found):.2f}; {holding} of them hold.",
+    ]
 
 
-def _limit(found: Limited, place: int) -> str:
-    capacity = found.capacities[place]
-    shares = [found.possible[at] for at in found.possible if at[0] == place]
-    span = f"{100 * min(shares):.0f} to {100 * max(shares):.0f} %"
-    return (
-        f"at d = {_dim(capacity)} ({capacity.question.parameters:,} parameters) {span} of the "
-        "facts of the smallest table that is not stored have an answer that any vector decodes to"
-    )
+def _limits_told(found: Mapping[str, Limited]) -> list[str]:
+    """For every d at which embeddings are the limit, the share of facts that they allow."""
+    shares: dict[int, list[float]] = {}
+    for each in found.values():
+        for place, capacity in enumerate(each.capacities):
+            if each.limited(place):
+                here = [share for at, share in each.possible.items() if at[0] == place]
+                shares.setdefault(_dim(capacity), []).extend(here)
+    return [
+        f"at d = {dim} {_span([100 * share for share in some])} %" for dim, some in shares.items()
+    ]
+
+
+def _span(values: Sequence[float]) -> str:
+    low, high = f"{min(values):.0f}", f"{max(values):.0f}"
+    return low if low == high else f"{low} to {high}"
 
 
 def _dim(capacity: Capacity) -> int:

@@ -75,8 +75,9 @@ def _paper(name: str) -> list[StoredLine]:
     found = []
     for line in PAPER_LINES[name]:
         questions = [q for q in line.questions(PAPER_DIMS, "paper") if _in_sight(q)]
-        told = f"α = {line.attention:g}, β = {line.mlp:g}"
-        found.append(StoredLine(told, questions, (AUTHORS_SEED,), limits=True))
+        group = f"α = {line.attention:g}"
+        told = f"{group}, β = {line.mlp:g}"
+        found.append(StoredLine(told, questions, (AUTHORS_SEED,), limits=True, group=group))
     return found
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from factmem.figures.plot import Line, Plot
+from factmem.figures.plot import Line, Plot, looks
 
 __all__ = ["COLOURS", "KIND_COLOURS", "REFERENCE_COLOUR", "Mark", "line_names", "marks_of"]
 
@@ -57,22 +57,23 @@ def marks_of(plot: Plot) -> dict[str, Mark]:
 
     A fit has the colour of the measured line before it, for it belongs to it.
     """
+    each = looks(_lines(plot))
     marks: dict[str, Mark] = {}
-    references = colours = measured = 0
+    references, measured = 0, 0
     for line in _lines(plot):
-        if line.name in marks:
-            measured = marks[line.name].colour or 0 if line.kind == "measured" else measured
-        elif line.kind == "reference":
+        if line.own:
+            colour, symbol = each[line.name]
+            measured = colour % len(COLOURS)
+            dash = _DASHES[colour % len(_DASHES)]
+            marks[line.name] = Mark(measured, _SYMBOLS[symbol % len(_SYMBOLS)], dash)
+        elif line.name in marks:
+            continue
+        elif line.kind == "fit" and each:
+            marks[line.name] = Mark(measured, "circle", "solid")
+        else:
             references += 1
             dash = _DASHES[1:][(references - 1) % (len(_DASHES) - 1)]
             marks[line.name] = Mark(None, "circle", dash)
-        elif line.kind == "fit" and colours:
-            marks[line.name] = Mark(measured, "circle", "solid")
-        else:
-            measured = colours % len(COLOURS)
-            symbol, dash = _SYMBOLS[measured], _DASHES[colours % len(_DASHES)]
-            marks[line.name] = Mark(measured, symbol, dash)
-            colours += 1
     return marks
 
 
