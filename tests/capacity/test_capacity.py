@@ -163,12 +163,12 @@ def test_a_sweep_of_shapes_makes_each_task_once(monkeypatch):
 def test_before_they_are_over_searches_tell_of_the_shapes_that_every_seed_is_through_with(
     question, store
 ):
-    questions = [replace(question, scale=scale) for scale in (20, 30, 40)]
+    questions = [replace(question, dim=dim) for dim in (20, 30, 40)]
     searches = Searches(questions, range(2))
     find_capacities(questions, range(2), store, Here())
     whole = {record.identity: record for record in store.records()}
     assert len(searches.result(whole)) == 3
     assert searches.result({}) == []
-    last = [r for r in whole.values() if r.config["scale"] == 30 and r.seed == 1]
+    last = [r for r in whole.values() if r.config["dim"] == 30 and r.seed == 1]
     known = {identity: record for identity, record in whole.items() if record not in last}
     assert searches.result(known) == searches.result(whole)[:1]

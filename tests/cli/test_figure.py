@@ -129,7 +129,7 @@ def test_what_a_person_sees(capsys, cheap):
         (("2", "--store", ""), "--store is the name of a file"),
         (("2", "--out", ""), "--out is the name of a folder"),
         (("2", "--out", "file"), "--out is a folder, and 'file' is none"),
-        (("2", "--out", "file/below/it"), "/file' is none"),
+        (("2", "--out", "file/below/it"), "--out is a folder, and 'file' is none"),
         (("2", "--so-far", "--fresh"), "give one of them"),
         (("2", "--scale", "huge"), "huge"),
     ],
@@ -204,7 +204,7 @@ def test_a_folder_that_cannot_be_written_is_told_before_anything_is_measured(
 ):
     monkeypatch.setattr("os.access", lambda place, mode: False)
     message = refused(capsys, ["figure", "it", "--out", "new/folder"])
-    assert "--out: nothing can be written into" in message
+    assert "--out: nothing can be written into '.'" in message
     assert count.calls == 0
 
 

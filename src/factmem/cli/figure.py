@@ -126,7 +126,7 @@ def check_measuring(measuring: Measuring, out: str) -> None:
     if not out or "\0" in out:
         raise FactmemError("--out is the name of a folder")
     # The folder itself, or what it will be made in: better known before hours of measuring.
-    there = next(place for place in (Path(out), *Path(out).absolute().parents) if place.exists())
+    there = next(place for place in (Path(out), *Path(out).parents) if place.exists())
     if not there.is_dir():
         raise FactmemError(f"--out is a folder, and '{visible(str(there))}' is none")
     if not os.access(there, os.W_OK | os.X_OK):
