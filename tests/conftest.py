@@ -8,6 +8,11 @@ from hypothesis import HealthCheck, settings
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
+# Programs of tests run for moments: to compile them well takes longer than they do. In the
+# environment too, for the processes that tests start.
+jax.config.update("jax_disable_most_optimizations", True)
+os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "true"
+
 # Compiling the first example takes long and says nothing about the code: no deadlines.
 quiet = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("ci", max_examples=60, derandomize=True, **quiet)

@@ -22,6 +22,7 @@ ROOMS = (
     "tensor_file",
     "power_law",
     "facts",
+    "draws",
     "embeddings",
     "activations",
     "decoding",

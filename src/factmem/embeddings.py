@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 from jaxtyping import Array, Float, Key
 
+from factmem.draws import normal
 from factmem.errors import FactmemError
 
 __all__ = ["Overlaps", "gaussian", "orthonormal", "overlaps", "sphere"]
@@ -16,13 +16,13 @@ _BLOCK = 256
 
 def sphere(key: Key[Array, ""], count: int, dim: int) -> Float[Array, "{count} {dim}"]:
     """Independent vectors, uniform on the unit sphere: the paper's embeddings in all theorems."""
-    vectors = jr.normal(key, _shape(count, dim))
+    vectors = normal(key, _shape(count, dim))
     return vectors / jnp.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 def gaussian(key: Key[Array, ""], count: int, dim: int) -> Float[Array, "{count} {dim}"]:
     """Independent vectors with entries N(0, 1/d), of length about 1: the authors' experiments."""
-    return jr.normal(key, _shape(count, dim)) / jnp.sqrt(1.0 * dim)
+    return normal(key, _shape(count, dim)) / jnp.sqrt(1.0 * dim)
 
 
 def orthonormal(key: Key[Array, ""], count: int, dim: int) -> Float[Array, "{count} {dim}"]:
@@ -36,7 +36,7 @@ def orthonormal(key: Key[Array, ""], count: int, dim: int) -> Float[Array, "{cou
             f"{count} vectors cannot be orthonormal in {dim} dimensions; use a dimension of at "
             f"least {count}"
         )
-    q, r = jnp.linalg.qr(jr.normal(key, _shape(count, dim)).T)
+    q, r = jnp.linalg.qr(normal(key, _shape(count, dim)).T)
     # QR alone is not uniform: its signs are fixed by convention, so give them back.
     return (q * jnp.sign(jnp.diagonal(r))[None, :]).T
 

@@ -25,10 +25,29 @@ def test_every_place_learns_the_same_table():
 
 
 @pytest.mark.parametrize("places", [QUICK_MAP, PAPER_MAP, SMALL])
-def test_training_is_carried_to_its_end_and_compiled_for_nothing_larger(places):
+def test_training_is_carried_to_its_end(places):
     config = places.task(places.heads[0], places.widths[0], places.seeds[0]).config
     assert config["training"]["hopeless"] == ()
-    assert "room" not in config
+
+
+def test_the_quick_map_has_four_programs_with_room_for_each_of_its_shapes():
+    rooms = {}
+    for heads in QUICK_MAP.heads:
+        for width in QUICK_MAP.widths:
+            task = QUICK_MAP.task(heads, width, 0)
+            room = task.config["room"]
+            assert heads <= room["heads"] <= 16
+            assert width <= room["width"] <= 112
+            sizes = [room[name] for name in ("subjects", "relations", "noise", "answers", "facts")]
+            assert sizes == [15, 15, 30, 120, 225], "as large as the table, and no larger"
+            rooms.setdefault((room["heads"], room["width"]), set()).add(task.shape)
+    assert set(rooms) == {(6, 32), (6, 112), (16, 32), (16, 112)}
+    assert all(len(shapes) == 1 for shapes in rooms.values()), "workers know them as one program"
+    assert len(set.union(*rooms.values())) == 4
+
+
+def test_the_authors_map_is_compiled_for_nothing_larger():
+    assert "room" not in PAPER_MAP.task(8, 32, 64).config
 
 
 def test_the_authors_map_has_one_rate_and_their_protocol_otherwise():

@@ -70,8 +70,10 @@ def test_what_is_stored_is_asked_for_in_full(capsys):
     assert "accuracy" not in measured(short(steps=1, checks=1))
 
 
-def test_room_for_larger_tables_changes_no_measurement():
-    plain, roomy = measured(short()), measured(short(), room=[8, 8, 16, 20, 60])
+@pytest.mark.parametrize("more", [{}, {"heads": 5, "width": 17}])
+def test_room_for_more_changes_no_measurement(more):
+    room = {"subjects": 8, "relations": 8, "noise": 16, "answers": 20, "facts": 60, **more}
+    plain, roomy = measured(short()), measured(short(), room=room)
     assert roomy.keys() == plain.keys()
     for key, value in plain.items():
         assert roomy[key] == (pytest.approx(value, rel=1e-3) if key != "outcome" else value), key
@@ -83,12 +85,13 @@ def test_most_sizes_of_a_quick_search_are_compiled_for_at_once(scaling):
     quick = TransformerQuestion(16, 8, 2, 16, answers, protocol="quick", scaling=scaling)
     guess = quick.search("fast").guess
     rooms = [quick.task(size, 0).config["room"] for size in range(1, 6 * guess)]
-    assert len({tuple(room) for room in rooms[: int(1.3 * guess)]}) == 1
-    assert len({tuple(room) for room in rooms}) < 7
+    assert len({tuple(room.values()) for room in rooms[: int(1.3 * guess)]}) == 1
+    assert len({tuple(room.values()) for room in rooms}) < 7
     for size, room in enumerate(rooms, 1):
         subjects, relations, own = quick.sizes(size)
         needed = [subjects, relations, subjects + relations, relations * own, subjects * relations]
-        assert all(most >= least for most, least in zip(room, needed, strict=True))
+        assert list(room) == ["subjects", "relations", "noise", "answers", "facts"]
+        assert all(most >= least for most, least in zip(room.values(), needed, strict=True))
 
 
 def test_only_quick_training_has_room():

@@ -45,3 +45,14 @@ def test_numbers_of_numpy_are_numbers():
 def test_the_seed_is_part_of_the_configuration():
     assert BASE.seed == 3
     assert Task(BASE.measure, {"side": 2}).seed is None
+
+
+def test_what_is_compiled_with_room_is_the_same_for_all_that_it_is_for():
+    def task(heads, **more):
+        return Task(BASE.measure, {"dim": 8, "heads": heads, "width": 4, "seed": 0, **more})
+
+    assert task(2).shape == Task(BASE.measure, {**task(2).config, "seed": 1}).shape
+    assert task(2).shape != task(3).shape
+    room = {"heads": 4, "answers": 9}
+    assert task(2, room=room).shape == task(3, room=room).shape == task(4).shape
+    assert task(2, room={"answers": 9}).shape == task(2).shape

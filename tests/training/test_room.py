@@ -12,6 +12,7 @@ from factmem.errors import FactmemError
 from factmem.facts import FactTable, PromptDistribution, Vocabulary
 from factmem.training import QUICK, Protocol, Room, runs_of, train_transformers
 from factmem.training.stack import advance, measure
+from factmem.training.transformers import _stack
 from factmem.transformer import THEORY, Shape, Transformer
 
 ROOM = Room(Vocabulary(11, 9, 25, 30), 80)
@@ -48,6 +49,48 @@ def test_training_is_the_same(protocol, sizes):
             assert after.steps == before.steps
             assert after.loss == pytest.approx(before.loss, rel=1e-4)
             assert after.accuracy == pytest.approx(before.accuracy, abs=1.5 / MUON.prompts)
+
+
+LARGE = replace(ROOM, heads=5, width=16)
+
+
+@pytest.mark.parametrize("protocol", [ADAM, MUON])
+def test_heads_and_neurons_that_do_nothing_change_nothing(protocol):
+    asked = asked_of(7, 5, 3)
+    plain, roomy = trained(asked, protocol, ROOM), trained(asked, protocol, LARGE)
+    for one, other in zip(plain, roomy, strict=True):
+        assert other.model.shape == SHAPE
+        for left, right in zip(
+            jax.tree.leaves(one.model), jax.tree.leaves(other.model), strict=True
+        ):
+            np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-5)
+        assert other.outcome == one.outcome
+        assert [check.loss for check in other.checks] == pytest.approx(
+            [check.loss for check in one.checks], rel=1e-4
+        )
+
+
+def test_they_are_zero_and_stay_zero():
+    asked = asked_of(7, 5, 3)
+    larger = LARGE.model(start_of(asked))
+    assert larger.shape == Shape(12, 5, 4, 16)
+    stack = _stack(runs_of(start_of(asked), asked, MUON), MUON, LARGE)
+    alive, steps = jnp.ones(1, bool), (jnp.asarray(0), jnp.asarray(5))
+    after = advance(stack, LARGE.questions(asked), jr.key(3), *steps, alive, MUON.recipe)
+    for weights in (larger.weights, jax.tree.map(lambda leaf: leaf[0], after.models.weights)):
+        for name in ("query", "key", "value", "output"):
+            assert not np.any(getattr(weights, name)[3:]), name
+            assert np.all(np.any(getattr(weights, name)[:3], axis=(1, 2))), name
+        for name in ("mlp_in", "mlp_bias", "mlp_out"):
+            assert not np.any(getattr(weights, name)[10:]), name
+    assert np.any(after.models.weights.query != stack.models.weights.query)
+
+
+@pytest.mark.parametrize("shape", [Shape(12, 6, 4, 10), Shape(12, 3, 4, 17)])
+def test_more_heads_or_neurons_than_there_is_room_for_are_refused(shape):
+    asked = asked_of(7, 5, 3)
+    with pytest.raises(FactmemError, match=r"does not fit into"):
+        LARGE.model(Transformer.draw(jr.key(0), shape, asked.vocabulary))
 
 
 def test_tables_of_many_sizes_share_what_is_compiled():

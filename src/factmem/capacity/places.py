@@ -37,16 +37,26 @@ class ShapeMap:
 
     def task(self, heads: int, width: int, seed: int) -> Task:
         """The training of one place; `best_accuracy` is what the map shows."""
-        task = self._question(heads, width).task(self.subjects, seed)
-        config = {name: value for name, value in task.config.items() if name != "room"}
+        question = self._question(heads, width)
+        task = question.task(self.subjects, seed)
         if self.protocol == "paper":  # the map has one rate
-            config["training"] = {**config["training"], "learning_rates": (1e-2,)}
-        return replace(task, config=config)
+            changed = {"training": {**task.config["training"], "learning_rates": (1e-2,)}}
+        else:
+            most = {"heads": _half(self.heads, heads), "width": _half(self.widths, width)}
+            changed = {"room": {**question.room(self.subjects), **most}}
+        return replace(task, config={**task.config, **changed})
 
     def _question(self, heads: int, width: int) -> TransformerQuestion:
         return TransformerQuestion(
             self.dim, heads, self.head_dim, width, protocol=self.protocol, patient=True
         )
+
+
+def _half(sizes: Sequence[int], size: int) -> int:
+    """What to compile for: the largest size, or the largest of the smaller half if that is enough.
+    So the whole map has four programs."""
+    middle = sizes[(len(sizes) - 1) // 2]
+    return middle if size <= middle else sizes[-1]
 
 
 QUICK_MAP = ShapeMap(16, 4, 15, (1, 6, 10, 16), (4, 32, 64, 112), (0, 1, 2), "quick")

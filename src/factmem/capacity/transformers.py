@@ -1,7 +1,7 @@
 """How many facts a one-layer transformer stores (Figures 4, 7, 8 and 9)."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -140,15 +140,24 @@ class TransformerQuestion(Question):
             config["room"] = self._room(size)
         return Task(MEASURE, config)
 
-    def _room(self, size: int) -> list[int]:
-        """The most subjects, relations, noise tokens, answers and facts to compile for: a little
-        more than the shape will probably store, so that most sizes of a search share a program."""
+    def _room(self, size: int) -> dict[str, int]:
+        """What to compile for: a little more than the shape will probably store, so that most
+        sizes of a search share a program."""
         most = _ROOM * self.size_of(self.expected)
         while size > most:
             most *= _MORE_ROOM
-        subjects, relations, answers = self.sizes(round(most))
-        noise = subjects + relations if self.noise is None else self.noise
-        return [subjects, relations, noise, relations * answers, subjects * relations]
+        return self.room(round(most))
+
+    def room(self, size: int) -> dict[str, int]:
+        """The subjects, relations, noise tokens, answers and facts of a size."""
+        subjects, relations, answers = self.sizes(size)
+        return {
+            "subjects": subjects,
+            "relations": relations,
+            "noise": subjects + relations if self.noise is None else self.noise,
+            "answers": relations * answers,
+            "facts": subjects * relations,
+        }
 
     def _training(self) -> dict[str, Any] | None:
         """All numbers of the protocol, so that a result is filed under them, not under a name."""
@@ -182,7 +191,7 @@ def measure_transformer(
     length: int,
     criterion: float,
     seed: int,
-    room: Sequence[int] | None = None,
+    room: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     """Trains or compiles one transformer, as `factmem train` and `factmem construct` do.
 
@@ -194,9 +203,9 @@ def measure_transformer(
         noise, length: of prompts.
         criterion: the accuracy that counts as stored.
         seed: of table, embeddings, weights and prompts.
-        room: the most subjects, relations, noise tokens, answers and facts that training is
-            compiled for, if it is to be quick. Then what is stored is not asked for in full, which
-            would compile anew.
+        room: the most subjects, relations, noise tokens, answers and facts, and maybe heads and
+            neurons (`width`), that training is compiled for, if it is to be quick. Then what is
+            stored is not asked for in full, which would compile anew.
     """
     import jax.random as jr
 
@@ -233,7 +242,7 @@ def _trained(
     asked: Any,
     shape: Any,
     training: Mapping[str, Any],
-    room: Sequence[int] | None,
+    room: Mapping[str, int] | None,
 ) -> Any:
     from factmem.facts import Vocabulary
     from factmem.training import Room, best_run, runs_of, step_flops, train_transformers
@@ -241,7 +250,10 @@ def _trained(
 
     protocol = protocol_of(training)
     start = Transformer.draw(keys[0], shape, asked.vocabulary)
-    most = None if room is None else Room(Vocabulary(*room[:4]), room[4])
+    most = None
+    if room is not None:
+        words = Vocabulary(*(room[name] for name in ("subjects", "relations", "noise", "answers")))
+        most = Room(words, room["facts"], room.get("heads"), room.get("width"))
     runs = train_transformers(runs_of(start, asked, protocol), protocol, keys[1], room=most)
     best, steps = best_run(runs), sum(run.steps for run in runs)
     return best.model, {

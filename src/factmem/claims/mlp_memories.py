@@ -124,6 +124,7 @@ def measure_learnt_tangents(
     import jax.random as jr
 
     from factmem.decoding import cross_entropy_of_one, loss_of_each
+    from factmem.draws import normal
 
     keys = jr.split(jr.key(seed), 4)
     pairs = memories.Associations.draw(keys[0], facts, dim, outputs)
@@ -139,7 +140,7 @@ def measure_learnt_tangents(
         losses = loss_of_each(cross_entropy_of_one, outputs, pairs.values, pairs.target)
         return jnp.mean(losses)
 
-    first, second = (scale * jr.normal(key, built.displacement.shape) for key in keys[2:])
+    first, second = (scale * normal(key, built.displacement.shape) for key in keys[2:])
     ends = (loss(first) + loss(second)) / 2
     descent = [jnp.zeros_like(first)]
     losses = []

@@ -22,6 +22,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from factmem.activations import Relu
+from factmem.draws import normal
 from factmem.errors import FactmemError
 from factmem.hinge import Minimum, Outcome, gentle_hinge, minimise, squared_hinge
 from factmem.memories.associations import Associations
@@ -79,7 +80,7 @@ def fitted_features(
     Raises:
         FactmemError: no neurons.
     """
-    into = jr.normal(key, _shape(width, associations))
+    into = normal(key, _shape(width, associations))
     features = jax.nn.relu(_products(associations.keys, into))
     out, found = _best_readout(features, associations, iterations, report)
     memory = _float32(MLPMemory(into, out, Relu()))
@@ -108,7 +109,7 @@ def fitted_relu(
         FactmemError: no neurons.
     """
     shape = _shape(width, associations, start)
-    into, out = (jr.normal(one, shape) for one in jr.split(key))
+    into, out = (normal(one, shape) for one in jr.split(key))
     if start == "convex":
         features = jax.nn.relu(_products(associations.keys, into))
         out, _ = _best_readout(features, associations, iterations, report)
@@ -137,7 +138,7 @@ def fitted_bilinear(
         FactmemError: no neurons.
     """
     shape = _shape(width, associations, start)
-    left, right, out = (jr.normal(one, shape) for one in jr.split(key, 3))
+    left, right, out = (normal(one, shape) for one in jr.split(key, 3))
     if start == "convex":
         features = _products(associations.keys, left) * _products(associations.keys, right)
         out, _ = _best_readout(features, associations, iterations, report)

@@ -8,10 +8,10 @@ a memory of degree k: c_k is the k-th Hermite coefficient of σ.
 
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 from jaxtyping import Array, Float, Key
 
 from factmem.activations import HIGHEST_DEGREE, HermitePolynomial, hermite
+from factmem.draws import normal
 from factmem.errors import FactmemError
 from factmem.memories.associations import Associations
 from factmem.memories.mlp import MLPMemory, checked_width
@@ -57,7 +57,7 @@ def hermite_memory(
     activation = mixed_activation(degree) if activation is None else activation
     if len(activation.coefficients) <= degree or activation.coefficients[degree] == 0:
         raise FactmemError(f"the activation has no Hermite coefficient of degree {degree}")
-    into = jr.normal(key, (width, associations.dim))
+    into = normal(key, (width, associations.dim))
     sign = jnp.sign(activation.coefficients[degree])
 
     def out_of_one(weights: Float[Array, " dim"]) -> Float[Array, " dim"]:

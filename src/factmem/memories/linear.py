@@ -9,9 +9,9 @@ W = 0, (b) on the left factor of W = U Vᵀ from U = 0 with V fixed, up to the s
 
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 from jaxtyping import Array, Float, Key
 
+from factmem.draws import normal
 from factmem.errors import FactmemError
 from factmem.memories.associations import Associations
 from factmem.memories.memory import Memory
@@ -91,7 +91,7 @@ def low_rank(key: Key[Array, ""], associations: Associations, rank: int) -> LowR
             f"the rank of a {associations.dim} × {associations.dim} matrix is from 1 to "
             f"{associations.dim}, not {rank}"
         )
-    right = jr.normal(key, (associations.dim, rank))
+    right = normal(key, (associations.dim, rank))
     left = jnp.matmul(_outer_products(associations), right, precision=_EXACT) / rank
     return LowRankMemory(left, right)
 

@@ -10,6 +10,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Key
 
+from factmem.draws import normal
 from factmem.errors import FactmemError
 from factmem.memories.associations import Associations
 from factmem.memories.memory import Memory
@@ -163,7 +164,7 @@ def _noisy(memory: M, key: Array, sigma: Float[Array, ""]) -> M:
     leaves, structure = jax.tree.flatten(weights)
     keys = jr.split(key, len(leaves))
     leaves = [
-        leaf * (1 + sigma.astype(leaf.dtype) * jr.normal(one, leaf.shape, leaf.dtype))
+        leaf * (1 + sigma.astype(leaf.dtype) * normal(one, leaf.shape, leaf.dtype))
         for leaf, one in zip(leaves, keys, strict=True)
     ]
     return eqx.combine(jax.tree.unflatten(structure, leaves), rest)

@@ -14,6 +14,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, Key
 
 from factmem.activations import HIGHEST_DEGREE, HermitePolynomial, hermite
+from factmem.draws import normal
 from factmem.errors import FactmemError
 from factmem.memories.associations import Associations
 from factmem.memories.hermite import mixed_activation
@@ -80,7 +81,7 @@ def tangent_memory(
         raise FactmemError(f"the activation has no Hermite coefficient of degree {degree + 1}")
     out_key, into_key = jr.split(key)
     shape = (width, associations.dim)
-    into, out = jr.normal(into_key, shape), jr.normal(out_key, shape)
+    into, out = normal(into_key, shape), normal(out_key, shape)
     sign = jnp.sign(activation.coefficients[degree + 1])
 
     def displacement_of_one(pair: tuple[Array, Array]) -> Float[Array, " dim"]:

@@ -70,7 +70,8 @@ class Task:
     def shape(self) -> str:
         """What is compiled for it, as far as its configuration says: the measure and the sizes of
         what is trained. A worker that has done one such task has most of the next one compiled."""
-        sizes = {name: self.config.get(name) for name in _SHAPE}
+        config = {**self.config, **(self.config.get("room") or {})}
+        sizes = {name: config.get(name) for name in _SHAPE}
         return canonical({"measure": self.measure.name, **sizes})
 
     @property

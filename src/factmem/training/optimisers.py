@@ -66,6 +66,10 @@ _MATRICES = {
 """Queries and keys are one matrix for all heads, values and outputs one for each head, which
 stored more than any of the two for all (docs/training.md)."""
 
+_NEWTON_SCHULZ = ((3.4445, -4.7750, 2.0315),) * 5
+"""Jordan's coefficients, once for each step: given so, optax loops over the steps. Given once, it
+writes them out one after the other, which compiles for twice as long."""
+
 _SCORE_RATE, _BIAS_RATE = 0.3, 0.1
 """Relative to the learning rate. Scores are products of queries and keys, which move both."""
 
@@ -73,7 +77,10 @@ _SCORE_RATE, _BIAS_RATE = 0.3, 0.1
 def _muon(settings: Settings) -> optax.GradientTransformation:
     """Momentum, each matrix of it replaced by nearly the nearest orthogonal one."""
     muon = scale_by_muon(
-        beta=settings.momentum, weight_dimension_numbers=lambda weights: _with(weights, _MATRICES)
+        _NEWTON_SCHULZ,
+        ns_steps=len(_NEWTON_SCHULZ),
+        beta=settings.momentum,
+        weight_dimension_numbers=lambda weights: _with(weights, _MATRICES),
     )
     rates = {name: _SCORE_RATE if axes is _TOGETHER else 1.0 for name, axes in _MATRICES.items()}
     return optax.chain(muon, _times(rates))

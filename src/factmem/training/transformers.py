@@ -326,7 +326,12 @@ class _Pace:
 def _result(training: Training, number: int, run: Run) -> TrainedTransformer:
     outcome = training.outcomes[number]
     assert outcome is not None, "every run has ended"
-    weights = jax.tree.map(lambda leaf: leaf[number], training.stack.models.weights)
+
+    def own(leaf: Array, start: Array) -> Array:
+        """Without what there was only room for."""
+        return leaf[number][tuple(slice(size) for size in start.shape)]
+
+    weights = jax.tree.map(own, training.stack.models.weights, run.start.weights)
     return TrainedTransformer(
         model=eqx.tree_at(lambda model: model.weights, run.start, weights),
         learning_rate=run.learning_rate,

@@ -15,10 +15,10 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
+from factmem.draws import normal
 from factmem.facts.prompts import PromptDistribution
 from factmem.facts.table import FactTable
 from factmem.facts.vocabulary import Vocabulary
@@ -152,7 +152,7 @@ def _orthogonal_to(
 ) -> Float[Array, "heads head_dim dim"]:
     """Unit vectors, uniform on the sphere within the complement of a direction."""
     unit = direction / jnp.linalg.norm(direction)
-    drawn = jr.normal(key, shape, direction.dtype)
+    drawn = normal(key, shape, direction.dtype)
     along = jnp.einsum("hkd,d->hk", drawn, unit, precision=_EXACT)
     across = drawn - along[:, :, None] * unit[None, None, :]
     return across / jnp.linalg.norm(across, axis=2, keepdims=True)

@@ -22,6 +22,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
 from factmem.activations import HIGHEST_DEGREE, hermite
+from factmem.draws import normal
 from factmem.errors import FactmemError
 from factmem.facts.prompts import PromptDistribution
 from factmem.facts.table import FactTable
@@ -154,7 +155,7 @@ def _memory(
     relations = _projected(tokens[vocabulary.first_relation : vocabulary.first_noise], bases[1])
     s, r, a = fact_ids
     answers = tokens[a + vocabulary.first_answer]
-    into = jr.normal(key, (width, tokens.shape[1]), tokens.dtype)
+    into = normal(key, (width, tokens.shape[1]), tokens.dtype)
 
     def out_of_one(weights: Float[Array, " dim"]) -> Float[Array, " dim"]:
         left, right = pair_features(weights[None, :], subjects, relations, degrees)
@@ -180,7 +181,7 @@ def _orthogonal_halves(
     """
     (dim,) = eos.shape
     half = (dim - 1) // 2
-    drawn = jr.normal(key, (dim, 2 * half), eos.dtype)
+    drawn = normal(key, (dim, 2 * half), eos.dtype)
     basis, _ = jnp.linalg.qr(jnp.concatenate([eos[:, None], drawn], axis=1))
     rows = basis[:, 1:].T.reshape(2, half, dim)
     group = math.ceil(half / head_dim)

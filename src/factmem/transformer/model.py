@@ -19,6 +19,7 @@ import optax
 from jaxtyping import Array, Float, Int, Key, Num
 
 from factmem.activations import Activation, Relu
+from factmem.draws import normal, truncated_normal
 from factmem.embeddings import gaussian, sphere
 from factmem.errors import FactmemError
 from factmem.facts.vocabulary import Vocabulary
@@ -260,10 +261,10 @@ def draw_weights(
     q, k, v, o, w_in, w_out = jr.split(key, 6)
     per_head = (shape.heads, shape.head_dim, shape.dim)
     return Weights(
-        query=jr.normal(q, per_head) * shape.head_dim**-0.5,
-        key=jr.normal(k, per_head) * shape.head_dim**-0.5,
-        value=jr.normal(v, per_head) * shape.head_dim**-0.5,
-        output=jr.normal(o, per_head) * shape.dim**-0.5,
+        query=normal(q, per_head) * shape.head_dim**-0.5,
+        key=normal(k, per_head) * shape.head_dim**-0.5,
+        value=normal(v, per_head) * shape.head_dim**-0.5,
+        output=normal(o, per_head) * shape.dim**-0.5,
         mlp_in=_lecun(w_in, (shape.width, shape.dim), fan_in=shape.dim),
         mlp_bias=jnp.zeros(shape.width) if convention.mlp_bias else None,
         mlp_out=_lecun(w_out, (shape.width, shape.dim), fan_in=shape.width),
@@ -319,7 +320,7 @@ def _lecun(
 ) -> Float[Array, "rows columns"]:
     """Normal entries cut off at two standard deviations, scaled to the variance 1/fan_in."""
     spread_when_cut = 0.87962566103423978
-    return jr.truncated_normal(key, -2.0, 2.0, shape) * (max(fan_in, 1) ** -0.5 / spread_when_cut)
+    return truncated_normal(key, -2.0, 2.0, shape) * (max(fan_in, 1) ** -0.5 / spread_when_cut)
 
 
 def array_shapes(
