@@ -1,10 +1,14 @@
 """Tests run with warnings as errors, ranks never promoted, and shapes checked throughout."""
 
 import os
+import signal
 
 import jax
 import pytest
 from hypothesis import HealthCheck, settings
+
+# A shell that runs tests in the background lets them ignore Ctrl-C, and so all that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 

@@ -17,12 +17,13 @@ def verdict(question, seed=0):
 
 
 def test_the_largest_matrix_memory_is_exact():
+    # At d = 5 the last that fits has margins that 16 bits keep.
     # Associations of more facts hold those of fewer, so feasibility can only fall.
-    question = LinearQuestion(dim=4)
+    question = LinearQuestion(dim=5)
     bracket = walk(question.search("fast"), verdict(question)).bracket
     assert bracket.upper == bracket.lower + 1
     for size in range(1, bracket.upper + 4):
-        pairs, key, _ = drawn(0, size, 4)
+        pairs, key, _ = drawn(0, size, 5)
         feasible = build("maximal", key, pairs).details["feasible"]
         assert feasible is (size <= bracket.lower)
 

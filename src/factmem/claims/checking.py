@@ -102,7 +102,7 @@ def _chosen(claim: Claim, store: Store, at_length: bool, fresh: bool) -> tuple[M
 def _judged(claim: Claim, measurement: Measurement, slow: bool, known: Known) -> Checked:
     seen = _Seen(known)
     result = measurement.result(seen)
-    records = [known[identity] for identity in seen.asked]
+    records = [known[identity] for identity in seen.asked if identity in known]
     failed = [record for record in records if record.error is not None]
     if failed:
         finding = Finding(Verdict.NOT_CHECKABLE, (), note=f"{failed[0].measure}: {failed[0].error}")
@@ -140,3 +140,7 @@ class _Seen(dict[str, Any]):
     def __getitem__(self, identity: str) -> Any:
         self.asked[identity] = None
         return super().__getitem__(identity)
+
+    def get(self, identity: str, default: Any = None) -> Any:
+        self.asked[identity] = None
+        return super().get(identity, default)
