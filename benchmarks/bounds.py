@@ -18,13 +18,22 @@ from pathlib import Path
 
 import numpy as np
 
+from factmem._core.power_law import fit_power_law
 from factmem.bounds import Chances, IdealTable, Zipf, least_loss
-from factmem.bounds.held import MEMORY_BITS, TRANSFORMER_BITS, ZIPF_LOSS
-from factmem.capacity import MLPQuestion, find_capacities
+from factmem.experiments import (
+    LocalWorkers,
+    MLPQuestion,
+    Store,
+    Task,
+    Wanted,
+    find_capacities,
+    sweep,
+)
+from factmem.experiments.bit_usage import MEMORY_BITS, TRANSFORMER_BITS, ZIPF_LOSS
 from factmem.facts import FactTable
 from factmem.facts.prompts import question_chances
-from factmem.figures import save_figure
-from factmem.figures.bounds_met import (
+from factmem.plotting import save_figure
+from factmem.plotting.bounds_met import (
     Held,
     LossLaw,
     Trained,
@@ -32,8 +41,6 @@ from factmem.figures.bounds_met import (
     loss_against_bits,
     loss_against_parameters,
 )
-from factmem.power_law import fit_power_law
-from factmem.runs import LocalWorkers, Store, Task, Wanted, sweep
 from factmem.training import BEST, PAPER, Protocol
 from kept import RESULTS
 from rows import write_rows

@@ -11,16 +11,18 @@ import statistics
 import time
 from pathlib import Path
 
-from factmem.capacity import (
+from factmem.experiments import (
     Bracket,
     LinearQuestion,
+    LocalWorkers,
     MLPQuestion,
+    Store,
     TransformerQuestion,
+    Workers,
     find_capacity,
     walk,
 )
-from factmem.capacity.search import Verdict
-from factmem.runs import LocalWorkers, Store, Workers
+from factmem.experiments.search import Verdict
 from kept import RESULTS
 
 SHAPE = (32, 8, 4, 32)

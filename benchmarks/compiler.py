@@ -19,8 +19,8 @@ from typing import Any
 
 import jax.random as jr
 
+from factmem._core.timing import Stopwatch
 from factmem.facts import FactTable, PromptDistribution
-from factmem.stopwatch import Stopwatch
 from factmem.transformer import (
     EXPERIMENTS,
     Embeddings,

@@ -10,10 +10,10 @@ import argparse
 import math
 from pathlib import Path
 
-from factmem.dynamics.maps import FLOW, SOFTMAX
-from factmem.figures import save_figure
-from factmem.figures.stage_maps import Cell, learning_order, softmax_stages, stage_map
-from factmem.runs import LocalWorkers, Store, Task, Wanted, sweep
+from factmem.experiments import LocalWorkers, Store, Task, Wanted, sweep
+from factmem.experiments.flow_measures import FLOW, SOFTMAX
+from factmem.plotting import save_figure
+from factmem.plotting.stage_maps import Cell, learning_order, softmax_stages, stage_map
 from kept import RESULTS
 from rows import write_rows
 

@@ -11,7 +11,7 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from factmem.runs import LocalWorkers, Measure, Store, Task, Wanted, sweep
+from factmem.experiments import LocalWorkers, Measure, Store, Task, Wanted, sweep
 from kept import RESULTS
 
 CHOSEN_ON = [
@@ -70,7 +70,7 @@ def with_rule(runs, protocol):
 def compared(grid, known):
     """How often verdicts agree, and what share of the steps is done, in all and in failures."""
     from factmem import PAPER
-    from factmem.capacity.transformers import _HOPELESS
+    from factmem.experiments.transformer_capacity import _HOPELESS
 
     protocol = replace(PAPER, hopeless=_HOPELESS)
     agree, stored, done, whole, failing, failing_whole = 0, 0, 0, 0, 0, 0

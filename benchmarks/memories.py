@@ -22,9 +22,9 @@ from typing import Any
 import jax
 import jax.random as jr
 
+from factmem._core.timing import Stopwatch
+from factmem.experiments.memory_methods import build
 from factmem.memories import Associations, bits_needed, noise_tolerated
-from factmem.methods import build
-from factmem.stopwatch import Stopwatch
 from factmem.training import (
     LINEAR_PROTOCOL,
     MLP_PROTOCOL,

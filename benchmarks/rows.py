@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from factmem.tensor_file import write_whole
+from factmem._core.tensor_files import write_whole
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

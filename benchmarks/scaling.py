@@ -28,9 +28,9 @@ import jax.random as jr
 import numpy as np
 from matplotlib.figure import Figure
 
-from factmem.embeddings import sphere
+from factmem._core.power_law import fit_power_law
 from factmem.facts import FactTable, PromptDistribution
-from factmem.power_law import fit_power_law
+from factmem.memories.embeddings import sphere
 from factmem.transformer import (
     THEORY,
     Embeddings,
@@ -39,8 +39,8 @@ from factmem.transformer import (
     mlp_construction,
     recall,
 )
-from factmem.transformer.denoiser import superposed_key
-from factmem.transformer.keys import widest_key
+from factmem.transformer.compiler.keys import widest_key
+from factmem.transformer.constructions.denoiser import superposed_key
 from kept import RESULTS, Kept
 
 FOLDER = Path(__file__).parent

@@ -165,7 +165,7 @@ class Engine:
 
         from factmem import FactTable, PromptDistribution, Shape, Transformer
         from factmem.training import BEST, PAPER
-        from factmem.training.optimisers import Settings
+        from factmem.training.optimizers import Settings
         from factmem.training.stack import begin
 
         self.size, self.runs, self.number = size, stack, 0

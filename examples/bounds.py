@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from factmem.bounds import IdealTable, Zipf, least_loss, random_table_bits
-from factmem.claims import check_claims, claim_named
-from factmem.runs import LocalWorkers, Store
+from factmem.experiments import LocalWorkers, Store
+from factmem.paper import check_claims, claim_named
 
 CHECKED = ("one-gradient-step", "theorem-7", "scaling-law", "theorem-8")
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from factmem import FactTable, PromptDistribution, Shape, load_transformer, save_transformer
-from factmem.stopwatch import Stopwatch
+from factmem._core.timing import Stopwatch
 from factmem.transformer import (
     EXPERIMENTS,
     THEORY,

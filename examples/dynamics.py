@@ -5,12 +5,12 @@ import numpy as np
 from factmem import FactTable
 from factmem.dynamics import (
     Conditions,
-    Experiment,
     escape_rates,
     find_stages,
     fitted_rates,
     sequential_learning,
 )
+from factmem.experiments import Experiment
 
 figure_5 = Experiment(FactTable.structured(16, 4, 8))
 flow = figure_5.flow()

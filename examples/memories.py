@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from factmem import Associations, build
+from factmem._core.timing import Stopwatch
 from factmem.memories import bits_needed
-from factmem.stopwatch import Stopwatch
 
 # method, d, N, M, sizes
 MEMORIES = [

@@ -27,7 +27,7 @@ from factmem import (
     load_transformer,
     save_transformer,
 )
-from factmem.stopwatch import Stopwatch
+from factmem._core.timing import Stopwatch
 from factmem.training import PAPER, best_run, runs_of, train_transformers
 from factmem.transformer import dense_logits, recall
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
+from factmem._core.errors import FactmemError
 from factmem.bounds import (
     Chances,
     Zipf,
@@ -17,7 +18,6 @@ from factmem.bounds import (
     printed_least_loss,
     scaling_law,
 )
-from factmem.errors import FactmemError
 
 weights = st.lists(st.floats(0.001, 1.0), min_size=1, max_size=8)
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from factmem._core.errors import FactmemError
 from factmem.bounds import Chances, IdealTable, Zipf, least_loss
-from factmem.errors import FactmemError
 
 
 def mean_loss(facts, outputs, bits, chances):

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from factmem._core.errors import FactmemError
 from factmem.bounds import parameters_needed, random_table_bits, table_bits
 from factmem.bounds.tables import Conditions
-from factmem.errors import FactmemError
 from factmem.facts import FactTable
 
 SIZES = [

@@ -10,10 +10,10 @@ import pytest
 from cyclopts import App
 
 import factmem.cli
+from factmem._core.errors import FactmemError
 from factmem.cli import main
 from factmem.cli.answer import Answer, Output
 from factmem.cli.app import app
-from factmem.errors import FactmemError
 
 
 def leaves(node: App, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:

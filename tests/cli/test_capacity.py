@@ -10,7 +10,7 @@ import time
 import pytest
 
 from factmem.cli import main
-from factmem.runs import Store
+from factmem.experiments import Store
 
 LINEAR = ("capacity", "linear", "--dim", "4")
 SHAPE = ("--dim", "8", "--heads", "2", "--head-dim", "4", "--width", "4")

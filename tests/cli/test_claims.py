@@ -2,16 +2,16 @@
 
 import json
 
-import pytest
-from tests.claims.here import Here
-from tests.cli.test_app import refused
-
 import factmem.claims
 import factmem.runs
-from factmem.claims import Claim, Finding
-from factmem.claims.claim import between, close
+import pytest
+from tests.cli.test_app import refused
+from tests.paper.here import Here
+
 from factmem.cli import main
-from factmem.runs.measurement import direct
+from factmem.experiments.measurement import direct
+from factmem.paper import Claim, Finding
+from factmem.paper.claim import between, close
 
 
 def one(*, seed):

@@ -4,18 +4,18 @@ import csv
 import json
 from dataclasses import replace
 
-import pytest
-from tests.claims.here import Here
-from tests.cli.test_app import refused
-from tests.figures.made import simple_plot
-
 import factmem.figures
 import factmem.runs
+import pytest
+from tests.cli.test_app import refused
+from tests.paper.here import Here
+from tests.paper.made import simple_plot
+
 from factmem.cli import main
-from factmem.figures import PaperFigure, estimate, figure_2
-from factmem.figures.estimate import Speed
-from factmem.figures.plot import Line, Slope
-from factmem.runs import Measure, Runs, Store, Task
+from factmem.experiments import Measure, Runs, Store, Task
+from factmem.paper import PaperFigure, estimate, figure_2
+from factmem.paper.estimate import Speed
+from factmem.plotting.plot import Line, Slope
 
 SLOW = Speed(step=1000.0, flops=1e3, compiling=0.0)
 QUICK = Speed(step=0.0, flops=1e15, compiling=0.0)
@@ -192,7 +192,7 @@ def test_what_the_store_has_needs_no_patience(capsys, cheap, monkeypatch, here):
     assert "takes about 2.7 hours" in refused(capsys, ["figure", "it", "--scale", "paper"])
     with Store(here / "runs.sqlite") as store:
         for task in counted().measured.tasks[:2]:
-            store.put(factmem.runs.perform(task))
+            store.put(factmem.experiments.execute(task))
     told(capsys, "it", "--scale", "paper")
     assert count.calls == 3
     message = refused(capsys, ["figure", "it", "--scale", "paper", "--fresh"])
@@ -223,7 +223,7 @@ def test_so_far_draws_what_is_there_and_measures_nothing(capsys, monkeypatch, he
     monkeypatch.setattr(estimate, "measured_speed", unasked)
     with Store(here / "runs.sqlite") as store:
         for task in counted().measured.tasks:
-            store.put(factmem.runs.perform(task))
+            store.put(factmem.experiments.execute(task))
     data = told(capsys, "it", "--so-far", "--scale", "paper")
     assert count.calls == 3
     assert (data["caption"], data["missing_runs"]) == ("3 points.", 1)

@@ -6,7 +6,7 @@ import pytest
 
 from factmem.cli import main
 from factmem.cli.progress import progress
-from factmem.methods import METHODS
+from factmem.experiments.memory_methods import METHODS
 
 from .test_app import refused
 

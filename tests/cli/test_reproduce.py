@@ -2,20 +2,19 @@
 
 import json
 
-import pytest
-from tests.claims.here import Here
-from tests.cli import test_figure
-from tests.cli.test_app import refused
-from tests.cli.test_figure import SLOW, count, counted
-
 import factmem.claims
 import factmem.figures
 import factmem.runs
-from factmem.claims import Claim, Finding
-from factmem.claims.claim import between
+import pytest
+from tests.cli import test_figure
+from tests.cli.test_app import refused
+from tests.cli.test_figure import SLOW, count, counted
+from tests.paper.here import Here
+
 from factmem.cli import main
-from factmem.figures import estimate
-from factmem.figures.figure_2 import figure_2
+from factmem.paper import Claim, Finding, estimate
+from factmem.paper.claim import between
+from factmem.paper.figure_2 import figure_2
 
 
 def claim(name, least, refuted=False):

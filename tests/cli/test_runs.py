@@ -5,8 +5,8 @@ import json
 import pytest
 
 from factmem.cli import main
-from factmem.runs import Measure, Store, Task, perform
-from factmem.runs.perform import failure
+from factmem.experiments import Measure, Store, Task, perform
+from factmem.experiments.execute import failure
 
 ODD = {"name": "<b>\x1b[31m", "none": None}
 

@@ -12,10 +12,10 @@ from dataclasses import replace
 import pytest
 
 from factmem import training
+from factmem._core.errors import FactmemError
+from factmem._core.threads import one_thread
 from factmem.cli import main
 from factmem.cli.train import Training, _protocol
-from factmem.errors import FactmemError
-from factmem.threads import one_thread
 from factmem.transformer import load_transformer
 
 FACTS = ("--subjects", "6", "--relations", "5", "--answers", "3", "--length", "8")

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from tests.dynamics import made
 
+from factmem._core.errors import FactmemError
 from factmem.dynamics import Curves, spaced
-from factmem.errors import FactmemError
 
 
 def curves(times, loss):

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from tests.dynamics import small
 
+from factmem._core.errors import FactmemError
 from factmem.dynamics import (
-    Experiment,
     LinearAttention,
     Population,
     PromptSample,
@@ -16,7 +16,7 @@ from factmem.dynamics import (
     descend,
     find_stages,
 )
-from factmem.errors import FactmemError
+from factmem.experiments import Experiment
 from factmem.facts import FactTable, PromptDistribution
 
 ASKED = PromptDistribution.of(small.TABLE, noise=small.N, length=small.T)

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 from tests.dynamics import made, small
 
-from factmem.dynamics import CONVERGED, Experiment, LinearAttention, Population, gradient_flow
-from factmem.errors import FactmemError
+from factmem._core.errors import FactmemError
+from factmem.dynamics import CONVERGED, LinearAttention, Population, gradient_flow
+from factmem.experiments import Experiment
 from factmem.facts import FactTable
 
 FIGURE_5 = FactTable.structured(16, 4, 8)

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from factmem._core.errors import FactmemError
 from factmem.dynamics import LinearAttention, Matrices
 from factmem.dynamics.linear_attention import check_dim
-from factmem.embeddings import orthonormal
-from factmem.errors import FactmemError
 from factmem.facts import count_tokens
+from factmem.memories.embeddings import orthonormal
 
 TOKENS, ANSWERS, DIM, LENGTH = 7, 5, 9, 6
 

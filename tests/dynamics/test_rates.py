@@ -6,13 +6,8 @@ import numpy as np
 import pytest
 from tests.dynamics import made, small
 
-from factmem.dynamics import (
-    Experiment,
-    LinearAttention,
-    Population,
-    escape_rates,
-    fitted_rates,
-)
+from factmem.dynamics import LinearAttention, Population, escape_rates, fitted_rates
+from factmem.experiments import Experiment
 from factmem.facts import FactTable
 
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from tests.dynamics import made, small
 
-from factmem.dynamics import Conditions, Experiment, Population, sequential_learning
+from factmem.dynamics import Conditions, Population, sequential_learning
+from factmem.experiments import Experiment
 from factmem.facts import FactTable
 
 ALPHA = 1e-6

@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.facts.test_table import fact_lists
 
-from factmem.errors import FactTableError
+from factmem._core.errors import FactTableError
 from factmem.facts import FactTable, csv_files, format_csv, parse_csv, read_csv, write_csv
 
 HEADER = b"subject,relation,answer\n"

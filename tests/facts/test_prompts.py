@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from factmem.errors import FactmemError
+from factmem._core.errors import FactmemError
 from factmem.facts import MISSING, FactTable, PromptDistribution, count_tokens
 
 TABLE = FactTable.random(6, 4, 3)

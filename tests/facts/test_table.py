@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factmem.errors import FactTableError
+from factmem._core.errors import FactTableError
 from factmem.facts import MISSING, FactTable
 
 names = st.text(min_size=1, max_size=6).filter(str.strip)

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from tests.facts.test_table import fact_lists
 
-from factmem.errors import TensorFileError
+from factmem._core.errors import TensorFileError
+from factmem._core.tensor_files import save_tensors
 from factmem.facts import FactTable, load_table, save_table
-from factmem.tensor_file import save_tensors
 
 
 @given(fact_lists)

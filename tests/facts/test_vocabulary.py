@@ -2,7 +2,7 @@
 
 import pytest
 
-from factmem.errors import FactmemError
+from factmem._core.errors import FactmemError
 from factmem.facts import Vocabulary
 
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factmem.embeddings import orthonormal
-from factmem.errors import FactmemError
+from factmem._core.errors import FactmemError
 from factmem.memories import Associations, draw_target
+from factmem.memories.embeddings import orthonormal
 
 
 def test_random_associations_have_unit_vectors_and_the_identity():

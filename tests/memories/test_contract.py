@@ -7,8 +7,8 @@ import jax.random as jr
 import numpy as np
 import pytest
 
+from factmem.experiments.memory_methods import METHODS, build
 from factmem.memories import Associations, rounded, tangent_memory
-from factmem.methods import METHODS, build
 
 DIM, FACTS = 16, 12
 SIZES = {

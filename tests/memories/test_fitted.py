@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from factmem.errors import FactmemError
-from factmem.hinge import Outcome
+from factmem._core.errors import FactmemError
 from factmem.memories import (
     Associations,
     BilinearMemory,
@@ -20,6 +19,7 @@ from factmem.memories import (
     fitted_relu,
     rounded,
 )
+from factmem.memories.hinge import Outcome
 
 PAIRS = Associations.draw(jr.key(0), 100, 16, target="permutation")
 ENOUGH = {fitted_features: 48, fitted_relu: 20, fitted_bilinear: 12}

@@ -8,9 +8,9 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from factmem.activations import HermitePolynomial, hermite
-from factmem.errors import FactmemError
+from factmem._core.errors import FactmemError
 from factmem.memories import Associations, hermite_memory, mixed_activation
+from factmem.memories.activations import HermitePolynomial, hermite
 
 
 def limit(pairs, activation, degree, key):

@@ -8,8 +8,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from factmem.embeddings import orthonormal
-from factmem.errors import FactmemError
+from factmem._core.errors import FactmemError
 from factmem.memories import (
     Associations,
     LinearMemory,
@@ -21,6 +20,7 @@ from factmem.memories import (
     low_rank,
     maximal,
 )
+from factmem.memories.embeddings import orthonormal
 
 D, N, DRAWS = 32, 60, 20_000
 

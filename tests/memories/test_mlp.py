@@ -4,8 +4,8 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
-from factmem.activations import HermitePolynomial, Relu
 from factmem.memories import BilinearMemory, MLPMemory
+from factmem.memories.activations import HermitePolynomial, Relu
 
 W, V, B = (np.asarray(jr.normal(jr.key(i), (5, 3)), float) for i in range(3))
 E = np.asarray(jr.normal(jr.key(9), (3,)), float)

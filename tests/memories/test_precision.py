@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factmem.errors import FactmemError
+from factmem._core.errors import FactmemError
 from factmem.memories import (
     Associations,
     LinearMemory,

@@ -8,8 +8,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from factmem.activations import HermitePolynomial
-from factmem.errors import FactmemError
+from factmem._core.errors import FactmemError
 from factmem.memories import (
     Associations,
     MLPMemory,
@@ -18,6 +17,7 @@ from factmem.memories import (
     paired_neurons,
     tangent_memory,
 )
+from factmem.memories.activations import HermitePolynomial
 
 
 @pytest.mark.parametrize("degree", [0, 2])

@@ -2,9 +2,10 @@
 
 import math
 
-from factmem.claims.checking import Checked
-from factmem.claims.claim import Check, Claim, Finding, Verdict
-from factmem.figures.plot import (
+from factmem.experiments.scheduler import Wanted
+from factmem.paper.checking import Checked
+from factmem.paper.claim import Check, Claim, Finding, Verdict
+from factmem.plotting.plot import (
     Axis,
     Chart,
     DataTable,
@@ -16,7 +17,6 @@ from factmem.figures.plot import (
     Span,
 )
 from factmem.report import KeyNumber, Report, Section
-from factmem.runs.sweep import Wanted
 
 BOLD = "<b>x</b>"
 SCRIPT = "<script>window.broken=1</script>"

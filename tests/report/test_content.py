@@ -3,7 +3,7 @@
 import pytest
 from tests.report import made
 
-from factmem.errors import FactmemError
+from factmem._core.errors import FactmemError
 from factmem.report import Section
 
 

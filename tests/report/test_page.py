@@ -11,8 +11,9 @@ from html.parser import HTMLParser
 import pytest
 from tests.report import made
 
-from factmem.claims.claim import Check, Verdict
-from factmem.report import KeyNumber, Section, interactive, report_html, write_report
+from factmem.paper.claim import Check, Verdict
+from factmem.plotting import interactive
+from factmem.report import KeyNumber, Section, report_html, write_report
 
 
 class Page(HTMLParser):

@@ -1,17 +1,16 @@
 """Everything at once, of figures and claims that cost nothing."""
 
 import pytest
-from tests.claims.here import Here
-from tests.figures.made import simple_plot
+from tests.paper.here import Here
+from tests.paper.made import simple_plot
 from tests.report import made
 
-from factmem.claims import Claim, Finding, Verdict
-from factmem.claims.claim import between
-from factmem.figures import PaperFigure
-from factmem.figures.figure_2 import figure_2
-from factmem.figures.plot import Axis, Chart, DataTable, Line, Slope, Span
+from factmem.experiments import Measure, Runs, Store, Task
+from factmem.paper import Claim, Finding, PaperFigure, Verdict
+from factmem.paper.claim import between
+from factmem.paper.figure_2 import figure_2
+from factmem.plotting.plot import Axis, Chart, DataTable, Line, Slope, Span
 from factmem.report.reproduction import key_numbers, reproduce, reproduction_of
-from factmem.runs import Measure, Runs, Store, Task
 
 # ---- the three numbers ---------------------------------------------------------------------------
 

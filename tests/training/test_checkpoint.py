@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factmem.errors import FactmemError, TensorFileError
-from factmem.tensor_file import save_tensors
+from factmem._core.errors import FactmemError, TensorFileError
+from factmem._core.tensor_files import save_tensors
 from factmem.training.checkpoint import Checkpoint, digest
 
 ARRAYS = {"weights": jnp.arange(6.0).reshape(2, 3), "count": jnp.asarray([3], jnp.int32)}

@@ -6,7 +6,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from factmem.errors import FactmemError
+from factmem._core.errors import FactmemError
 from factmem.memories import Associations, LinearMemory
 from factmem.training import (
     LINEAR_PROTOCOL,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factmem.errors import FactmemError
+from factmem._core.errors import FactmemError
 from factmem.training import BEST, PAPER, QUICK, Protocol
 
 

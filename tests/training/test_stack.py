@@ -9,7 +9,7 @@ import optax
 import pytest
 
 from factmem.facts import FactTable, PromptDistribution
-from factmem.training.optimisers import Settings
+from factmem.training.optimizers import Settings
 from factmem.training.protocol import Recipe
 from factmem.training.stack import advance, begin, measure
 from factmem.transformer import Shape, Transformer, accuracy, cross_entropy

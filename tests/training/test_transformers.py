@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factmem.errors import FactmemError, TensorFileError
+from factmem._core.errors import FactmemError, TensorFileError
+from factmem._core.tensor_files import load_tensors, save_tensors
 from factmem.facts import FactTable, PromptDistribution
-from factmem.tensor_file import load_tensors, save_tensors
 from factmem.training import (
     Check,
     Protocol,
@@ -25,7 +25,7 @@ from factmem.training import (
     train_transformers,
     transformers,
 )
-from factmem.training.optimisers import Settings
+from factmem.training.optimizers import Settings
 from factmem.training.protocol import Recipe
 from factmem.training.stack import advance, begin, measure
 from factmem.transformer import Shape, Transformer

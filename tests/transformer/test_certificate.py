@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factmem.activations import HermitePolynomial
-from factmem.decoding import smallest_margins
-from factmem.errors import FactmemError
+from factmem._core.errors import FactmemError
 from factmem.facts import FactTable, PromptDistribution
 from factmem.facts.prompts import count_tokens
+from factmem.memories.activations import HermitePolynomial
+from factmem.memories.decoding import smallest_margins
 from factmem.transformer import (
     EXPERIMENTS,
     THEORY,

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factmem.activations import HermitePolynomial, Relu
-from factmem.errors import TensorFileError
+from factmem._core.errors import TensorFileError
+from factmem._core.tensor_files import load_tensors, save_tensors
 from factmem.facts import FactTable, PromptDistribution
-from factmem.tensor_file import load_tensors, save_tensors
+from factmem.memories.activations import HermitePolynomial, Relu
 from factmem.transformer import (
     EXPERIMENTS,
     THEORY,

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factmem.activations import HermitePolynomial, Relu
-from factmem.errors import FactmemError
+from factmem._core.errors import FactmemError
 from factmem.facts import FactTable, PromptDistribution, Vocabulary
+from factmem.memories.activations import HermitePolynomial, Relu
 from factmem.transformer import (
     EXPERIMENTS,
     THEORY,

@@ -11,7 +11,7 @@ import pytest
 
 from factmem.facts import FactTable, PromptDistribution
 from factmem.transformer import EXPERIMENTS, THEORY, Shape, Transformer, dense_logits, recall
-from factmem.transformer.denoiser import strongest_noise
+from factmem.transformer.constructions.denoiser import strongest_noise
 
 TABLE = FactTable.random(5, 3, 2, seed=1)
 ASKED = PromptDistribution.of(TABLE, noise=4, length=7)

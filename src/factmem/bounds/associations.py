@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from factmem.errors import FactmemError
-from factmem.power_law import Number
+from factmem._core.errors import FactmemError
+from factmem._core.power_law import Number
 
 __all__ = [
     "Chances",

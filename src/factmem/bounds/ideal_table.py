@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from factmem.errors import FactmemError
+from factmem._core.errors import FactmemError
 
 __all__ = ["IdealTable"]
 

@@ -16,9 +16,9 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 from scipy.optimize import minimize_scalar
 
-from factmem.decoding import cross_entropy_of_one, loss_of_each, recalled
 from factmem.facts.prompts import PromptDistribution
 from factmem.memories.associations import Associations
+from factmem.memories.decoding import cross_entropy_of_one, loss_of_each, recalled
 from factmem.memories.memory import Memory
 from factmem.memories.precision import bits_needed, fewest_bits, rounded
 from factmem.transformer.model import Transformer

@@ -19,13 +19,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import betaln, gammaln, polygamma
 
+from factmem._core.errors import FactmemError
 from factmem.bounds.occupancy import (
     log_all_seen,
     unseen_chances,
     unseen_mean,
     unseen_variance,
 )
-from factmem.errors import FactmemError
 from factmem.facts.table import FactTable
 
 __all__ = [

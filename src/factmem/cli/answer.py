@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from factmem.json_data import plain
+from factmem._core.canonical_json import plain
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

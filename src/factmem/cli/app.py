@@ -8,6 +8,7 @@ from importlib.metadata import version
 
 from cyclopts import App, CycloptsError, UnknownCommandError
 
+from factmem._core.errors import FactmemError, visible
 from factmem.cli.answer import Answer, emit
 from factmem.cli.bounds import bounds
 from factmem.cli.capacity import capacity
@@ -20,7 +21,6 @@ from factmem.cli.memory import memory
 from factmem.cli.reproduce import reproduce
 from factmem.cli.runs import runs
 from factmem.cli.train import train
-from factmem.errors import FactmemError, visible
 
 __all__ = ["app", "main"]
 

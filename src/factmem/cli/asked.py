@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 from cyclopts import Parameter
 
+from factmem._core.errors import FactmemError
 from factmem.cli.checks import check_length, check_positive, check_seed
 from factmem.cli.facts import read_table
-from factmem.errors import FactmemError
 
 if TYPE_CHECKING:
     from factmem.facts import FactTable

@@ -4,11 +4,11 @@ import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from factmem._core.errors import FactmemError
 from factmem.cli.answer import Answer, Output
 from factmem.cli.checks import check_positive
 from factmem.cli.facts import read_table
 from factmem.cli.shown import shown
-from factmem.errors import FactmemError
 
 if TYPE_CHECKING:
     from factmem.bounds import TableBits

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
+from factmem._core.errors import FactmemError
 from factmem.cli.answer import Answer, Output
 from factmem.cli.checks import (
     check_length,
@@ -18,10 +19,9 @@ from factmem.cli.kept import store_path
 from factmem.cli.progress import progress
 from factmem.cli.shown import shown
 from factmem.cli.working import check_workers, workers_of
-from factmem.errors import FactmemError
 
 if TYPE_CHECKING:
-    from factmem.capacity import Bracket, Capacity, Progress, Question, SeedCapacity
+    from factmem.experiments import Bracket, Capacity, Progress, Question, SeedCapacity
 
 __all__ = ["capacity"]
 
@@ -69,7 +69,7 @@ def linear(
         method: maximal is the best there is, with a proof either way; trained is the paper's.
     """
     _check(searching, dim=dim)
-    from factmem.capacity import LinearQuestion
+    from factmem.experiments import LinearQuestion
 
     criterion = _criterion(searching, method == "trained")
     return _answer(LinearQuestion(dim, method, criterion), "N", searching, output)
@@ -95,7 +95,7 @@ def mlp(
     """
     _check(searching, dim=dim, width=width)
     check_numbers(width, dim)
-    from factmem.capacity import MLPQuestion
+    from factmem.experiments import MLPQuestion
 
     criterion = _criterion(searching, method == "trained")
     return _answer(MLPQuestion(dim, width, method, outputs, criterion), "N", searching, output)
@@ -137,7 +137,7 @@ def transformer(
     check_length(length)
     if scaling == "d=s=r" and answers is not None:
         raise FactmemError("--scaling d=s=r has its own --answers: give one of them")
-    from factmem.capacity import TransformerQuestion
+    from factmem.experiments import TransformerQuestion
 
     question = TransformerQuestion(
         dim,
@@ -165,7 +165,7 @@ def _check(searching: Searching, **sizes: int | None) -> None:
     check_seed(searching.seed)
     check_seed(searching.seed + searching.seeds - 1)
     if searching.criterion is not None:
-        from factmem.capacity.question import check_criterion
+        from factmem.experiments.capacity_problem import check_criterion
 
         check_criterion(searching.criterion)
     check_workers(searching.workers, searching.cluster)
@@ -177,8 +177,7 @@ def _criterion(searching: Searching, trained: bool) -> float:
 
 
 def _answer(question: "Question", symbol: str, searching: Searching, output: Output) -> Answer:
-    from factmem.capacity import find_capacity
-    from factmem.runs import Store
+    from factmem.experiments import Store, find_capacity
 
     start = time.monotonic()
     with (

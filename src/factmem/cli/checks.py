@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from factmem.errors import FactmemError
+from factmem._core.errors import FactmemError
 
 __all__ = [
     "check_accuracy",

@@ -14,7 +14,7 @@ from factmem.cli.progress import progress
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from factmem.claims import Checked, Claim
+    from factmem.paper import Checked, Claim
 
 __all__ = ["claim_data", "claims"]
 
@@ -49,8 +49,8 @@ def claims(
     check_seed(seed + _MORE_SEEDS)
     check_positive(workers=workers)
     path = store_path(store)
-    from factmem.claims import all_claims, check_claims, claim_named
-    from factmem.runs import LocalWorkers, Store
+    from factmem.experiments import LocalWorkers, Store
+    from factmem.paper import all_claims, check_claims, claim_named
 
     names = list(dict.fromkeys(only or ()))
     chosen = [claim_named(name, seed) for name in names] or list(all_claims(seed))

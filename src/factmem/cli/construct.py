@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from cyclopts import Parameter
 
+from factmem._core.errors import FactmemError
+from factmem._core.progress import Report
 from factmem.cli.answer import Answer, Output
 from factmem.cli.asked import Facts, check_facts, sizes_of, table_of
 from factmem.cli.checks import check_accuracy, check_numbers, check_positive, check_width
 from factmem.cli.progress import progress
 from factmem.cli.shown import shown
-from factmem.errors import FactmemError
-from factmem.progress import Report
 
 if TYPE_CHECKING:
     from factmem.facts import PromptDistribution
@@ -77,8 +77,8 @@ def construct(
     import jax
     import jax.random as jr
 
+    from factmem._core.timing import Stopwatch
     from factmem.facts import PromptDistribution
-    from factmem.stopwatch import Stopwatch
     from factmem.transformer import recall
 
     asked = PromptDistribution.of(table, noise=facts.noise, length=facts.length)

@@ -3,8 +3,8 @@
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from factmem._core.errors import FactTableError, visible
 from factmem.cli.answer import Answer, Output
-from factmem.errors import FactTableError, visible
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

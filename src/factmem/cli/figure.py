@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from factmem._core.errors import FactmemError, visible
 from factmem.cli.answer import Answer, Output
 from factmem.cli.kept import store_path
 from factmem.cli.progress import progress
 from factmem.cli.working import check_workers, workers_of
-from factmem.errors import FactmemError, visible
 
 if TYPE_CHECKING:
-    from factmem.figures import PaperFigure, Plot
-    from factmem.runs import Measurement, Store, Workers
+    from factmem.experiments import Measurement, Store, Workers
+    from factmem.paper import PaperFigure
+    from factmem.plotting import Plot
 
 __all__ = [
     "Measuring",
@@ -70,7 +71,7 @@ def figure(
     check_measuring(measuring, out)
     if so_far and measuring.fresh:
         raise FactmemError("--so-far draws stored results, which --fresh ignores: give one of them")
-    from factmem.figures import figure_named, write_figure
+    from factmem.paper import figure_named, write_figure
 
     chosen = figure_named(name, measuring.scale)
     start = time.monotonic()
@@ -83,8 +84,8 @@ def figure(
 
 def _stored(chosen: "PaperFigure", measuring: Measuring, _: Output) -> tuple["Plot", int]:
     """What a store has of a figure, and about how many runs are missing."""
-    from factmem.runs import Store
-    from factmem.runs.measurement import stored_runs
+    from factmem.experiments import Store
+    from factmem.experiments.measurement import stored_runs
 
     with Store(store_path(measuring.store)) as store:
         known = stored_runs(chosen.measured, store)
@@ -93,8 +94,8 @@ def _stored(chosen: "PaperFigure", measuring: Measuring, _: Output) -> tuple["Pl
 
 def _measured(chosen: "PaperFigure", measuring: Measuring, output: Output) -> tuple["Plot", int]:
     """The whole figure: what is missing is measured."""
-    from factmem.figures import Figures
-    from factmem.runs import Store, measure
+    from factmem.experiments import Store, measure
+    from factmem.paper import Figures
 
     told = f"figure {chosen.name}"
     with (
@@ -146,8 +147,8 @@ def check_patience(
     """
     if measuring.scale == "quick" or measuring.yes:
         return
-    from factmem.figures.estimate import expected_seconds, measured_speed
-    from factmem.runs.measurement import stored_runs
+    from factmem.experiments.measurement import stored_runs
+    from factmem.paper.estimate import expected_seconds, measured_speed
 
     known = {} if measuring.fresh else stored_runs(measured, store)
     if not measured.wanted(known).needed:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from cyclopts import Parameter
 
+from factmem._core.errors import FactmemError
 from factmem.cli.answer import Answer, Output
 from factmem.cli.asked import check_sizes
 from factmem.cli.checks import (
@@ -18,13 +19,13 @@ from factmem.cli.checks import (
 from factmem.cli.facts import read_table
 from factmem.cli.progress import progress
 from factmem.cli.shown import shown
-from factmem.errors import FactmemError
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from factmem.dynamics import Curves, Experiment, Flow, Rates, Stages
-    from factmem.dynamics.experiment import Descending
+    from factmem.dynamics import Curves, Flow, Rates, Stages
+    from factmem.experiments import Experiment
+    from factmem.experiments.flow_spec import Descending
     from factmem.facts import FactTable
 
 __all__ = ["flow"]
@@ -113,8 +114,9 @@ def flow(
     """
     _check(asked, learning, curve)
     table = _table(asked)
-    from factmem.dynamics import Experiment, find_stages, spaced
-    from factmem.stopwatch import Stopwatch
+    from factmem._core.timing import Stopwatch
+    from factmem.dynamics import find_stages, spaced
+    from factmem.experiments import Experiment
 
     experiment = Experiment(
         table,
@@ -162,7 +164,7 @@ def _check(asked: Asked, learning: Learning, curve: Curve) -> None:
     if not 2 <= curve.points <= _MOST_POINTS:
         raise FactmemError(f"--points is from 2 to {_MOST_POINTS}, not {curve.points}")
     if curve.plot is not None:
-        from factmem.figures.drawing import check_format
+        from factmem.plotting.drawing import check_format
 
         check_format(curve.plot)
         check_writable(curve.plot)
@@ -223,7 +225,7 @@ def _descending(learning: Learning) -> "Descending | None":
     """The steps of sgd, with what was not given."""
     if _method(learning) != "sgd":
         return None
-    from factmem.dynamics.experiment import LINEAR_DESCENT, SOFTMAX_DESCENT
+    from factmem.experiments.flow_spec import LINEAR_DESCENT, SOFTMAX_DESCENT
 
     default = {"linear": LINEAR_DESCENT, "softmax": SOFTMAX_DESCENT}[learning.attention]
     given = {name: getattr(learning, name) for name in default._fields}
@@ -292,7 +294,7 @@ def _draw(
     stages: "Stages",
     beside: "Flow | None",
 ) -> None:
-    from factmem.figures import flow_curves, save_figure
+    from factmem.plotting import flow_curves, save_figure
 
     table = experiment.table
     figure5 = (asked.subjects, asked.relations, asked.answers) == (16, 4, 8)

@@ -1,6 +1,6 @@
 """The flag that says where runs are kept."""
 
-from factmem.errors import FactmemError
+from factmem._core.errors import FactmemError
 
 __all__ = ["store_path"]
 
@@ -12,7 +12,7 @@ def store_path(named: str | None) -> str:
         FactmemError: a name that no file can have.
     """
     if named is None:
-        from factmem.runs import default_store
+        from factmem.experiments import default_store
 
         return str(default_store())
     if not named or "\0" in named:

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from factmem._core.errors import FactmemError
 from factmem.cli.answer import Answer, Output
 from factmem.cli.checks import check_accuracy, check_numbers, check_positive, check_seed
 from factmem.cli.progress import progress
 from factmem.cli.shown import shown
-from factmem.errors import FactmemError
-from factmem.methods import build, drawn, method_named
+from factmem.experiments.memory_methods import build, drawn, method_named
 
 if TYPE_CHECKING:
     from factmem.memories import Associations, Memory
@@ -69,7 +69,7 @@ def memory(
     _check(task, trial)
     import jax
 
-    from factmem.stopwatch import Stopwatch
+    from factmem._core.timing import Stopwatch
 
     associations, method_key, trial_key = drawn(
         task.seed, task.facts, task.dim, task.outputs, task.target

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from factmem._core.progress import Report
 from factmem.cli.answer import Output
-from factmem.progress import Report
 
 __all__ = ["progress"]
 

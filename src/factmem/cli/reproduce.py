@@ -38,9 +38,8 @@ def reproduce(
     """
     check_measuring(measuring, out)
     from factmem import report as reports
-    from factmem.claims import all_claims
-    from factmem.figures import Figures, all_figures, write_figure
-    from factmem.runs import Store
+    from factmem.experiments import Store
+    from factmem.paper import Figures, all_claims, all_figures, write_figure
 
     figures, claims = all_figures(measuring.scale), all_claims()
     start = time.monotonic()
@@ -82,7 +81,7 @@ def reproduce(
 
 
 def _workers(measuring: Measuring) -> str:
-    from factmem.threads import cores
+    from factmem._core.threads import cores
 
     if measuring.cluster is not None:
         return "those of a cluster"

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from factmem._core.errors import FactmemError, visible
 from factmem.cli.answer import Answer, Output
 from factmem.cli.kept import store_path
-from factmem.errors import FactmemError, visible
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from factmem.runs import Record
+    from factmem.experiments import Record
 
 __all__ = ["runs"]
 
@@ -55,7 +55,7 @@ def runs(
     path = store_path(store)
     if store is None and not Path(path).exists():
         return _listed([], path, output)
-    from factmem.runs import Store
+    from factmem.experiments import Store
 
     with Store(path, read_only=True) as kept:
         if identity is not None:

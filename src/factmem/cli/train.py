@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from factmem._core.errors import FactmemError
+from factmem._core.threads import one_thread
 from factmem.cli.answer import Answer, Output
 from factmem.cli.asked import Facts, check_facts, sizes_of, table_of
 from factmem.cli.checks import (
@@ -18,8 +20,6 @@ from factmem.cli.checks import (
 )
 from factmem.cli.progress import progress
 from factmem.cli.shown import shown
-from factmem.errors import FactmemError
-from factmem.threads import one_thread
 
 if TYPE_CHECKING:
     from factmem.facts import FactTable
@@ -111,8 +111,8 @@ def train(
     table = table_of(facts)
     import jax.random as jr
 
+    from factmem._core.timing import Stopwatch
     from factmem.facts import PromptDistribution
-    from factmem.stopwatch import Stopwatch
     from factmem.training import Checkpoint, best_run, runs_of, train_transformers
     from factmem.transformer import Shape, Transformer, recall
 
@@ -186,7 +186,7 @@ def _check(size: Size, facts: Facts, training: Training, files: Files, trial: Tr
     if files.fresh and files.checkpoint is None:
         raise FactmemError("--fresh says what to do with a --checkpoint: give one")
     if files.plot is not None:
-        from factmem.figures.drawing import check_format
+        from factmem.plotting.drawing import check_format
 
         check_format(files.plot)
     for file in (files.checkpoint, files.out, files.plot):
@@ -225,7 +225,7 @@ def _keep(
 
         save_transformer(best.model, files.out)
     if files.plot is not None:
-        from factmem.figures import save_figure, training_curve
+        from factmem.plotting import save_figure, training_curve
 
         title = f"{table.facts:,} facts, {best.model.shape.parameters:,} parameters"
         save_figure(training_curve(runs, protocol.criterion, title), files.plot)

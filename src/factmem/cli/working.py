@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
+from factmem._core.errors import FactmemError
 from factmem.cli.checks import check_positive
-from factmem.errors import FactmemError
 
 if TYPE_CHECKING:
-    from factmem.runs import Workers
+    from factmem.experiments import Workers
 
 __all__ = ["check_workers", "workers_of"]
 
@@ -15,7 +15,7 @@ def check_workers(workers: int | None, cluster: str | None) -> None:
     """Raises FactmemError unless at most one of them is given, and can be meant."""
     check_positive(workers=workers)
     if cluster is not None:
-        from factmem.runs.cluster import check_address
+        from factmem.experiments.cluster import check_address
 
         check_address(cluster)
     if cluster is not None and workers is not None:
@@ -24,6 +24,6 @@ def check_workers(workers: int | None, cluster: str | None) -> None:
 
 def workers_of(workers: int | None, cluster: str | None) -> "Workers":
     """Those that were asked for."""
-    from factmem.runs import ClusterWorkers, LocalWorkers
+    from factmem.experiments import ClusterWorkers, LocalWorkers
 
     return LocalWorkers(workers) if cluster is None else ClusterWorkers(cluster)

@@ -3,7 +3,6 @@ from .curves import Curves as Curves
 from .curves import spaced as spaced
 from .descent import Descent as Descent
 from .descent import descend as descend
-from .experiment import Experiment as Experiment
 from .flow import LEAST_SCALE as LEAST_SCALE
 from .flow import Flow as Flow
 from .flow import gradient_flow as gradient_flow

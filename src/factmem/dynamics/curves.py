@@ -6,8 +6,8 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float, Int
 
+from factmem._core.errors import FactmemError
 from factmem.dynamics.questions import Seen
-from factmem.errors import FactmemError
 
 __all__ = ["CONVERGED", "Curves", "Spacing", "crossing", "spaced"]
 

@@ -13,13 +13,13 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Key
 
+from factmem._core.errors import FactmemError
+from factmem._core.progress import Report
 from factmem.dynamics.curves import Curves
 from factmem.dynamics.linear_attention import LinearAttention
 from factmem.dynamics.questions import PromptSample, Seen
 from factmem.dynamics.softmax_head import SoftmaxHead
-from factmem.errors import FactmemError
 from factmem.facts import PromptDistribution
-from factmem.progress import Report
 
 __all__ = ["Descent", "descend"]
 

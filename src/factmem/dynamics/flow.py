@@ -15,11 +15,11 @@ import numpy as np
 import optimistix
 from jaxtyping import Array, Bool, Float, Int
 
+from factmem._core.errors import FactmemError
+from factmem._core.progress import Report
 from factmem.dynamics.curves import CONVERGED, Curves
 from factmem.dynamics.linear_attention import LinearAttention
 from factmem.dynamics.questions import Questions, Seen
-from factmem.errors import FactmemError
-from factmem.progress import Report
 
 __all__ = ["LEAST_SCALE", "Flow", "gradient_flow"]
 

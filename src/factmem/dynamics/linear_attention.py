@@ -17,8 +17,8 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Key, Num
 
-from factmem.embeddings import orthonormal
-from factmem.errors import FactmemError
+from factmem._core.errors import FactmemError
+from factmem.memories.embeddings import orthonormal
 
 __all__ = ["LinearAttention", "Matrices", "check_dim"]
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Key, Num
 
-from factmem.embeddings import sphere
+from factmem.memories.embeddings import sphere
 from factmem.transformer.attention import TRAINING_TOLERANCE, attend
 
 __all__ = ["SoftmaxHead"]

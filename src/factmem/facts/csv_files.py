@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from factmem.errors import FactTableError, visible
+from factmem._core.errors import FactTableError, visible
+from factmem._core.tensor_files import write_whole
 from factmem.facts.table import FactTable, check_name
-from factmem.tensor_file import write_whole
 
 __all__ = ["format_csv", "parse_csv", "read_csv", "write_csv"]
 

@@ -9,7 +9,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, Key, UInt32
 
-from factmem.errors import FactmemError
+from factmem._core.errors import FactmemError
 from factmem.facts.table import MISSING, FactTable
 from factmem.facts.vocabulary import Vocabulary
 
@@ -69,7 +69,7 @@ class PromptDistribution(eqx.Module):
     vocabulary: Vocabulary = eqx.field(static=True)
     length: int = eqx.field(static=True)
     occupied: Occupied | None = None
-    """None where all of it is; see `factmem.training.room`."""
+    """None where all of it is; see `factmem.training.padding`."""
 
     @classmethod
     def of(

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from factmem.errors import FactTableError, visible
+from factmem._core.errors import FactTableError, visible
 
 __all__ = ["MISSING", "FactTable", "check_name"]
 

@@ -3,9 +3,9 @@
 import os
 from pathlib import Path
 
-from factmem.errors import FactmemError, TensorFileError, visible
+from factmem._core.errors import FactmemError, TensorFileError, visible
+from factmem._core.tensor_files import load_tensors, save_tensors
 from factmem.facts.table import FactTable
-from factmem.tensor_file import load_tensors, save_tensors
 
 __all__ = ["load_table", "save_table"]
 

@@ -3,7 +3,7 @@
 import operator
 from dataclasses import dataclass
 
-from factmem.errors import FactmemError
+from factmem._core.errors import FactmemError
 
 __all__ = ["Vocabulary"]
 

@@ -11,8 +11,8 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float, Int, Key
 
-from factmem.embeddings import sphere
-from factmem.errors import FactmemError
+from factmem._core.errors import FactmemError
+from factmem.memories.embeddings import sphere
 
 __all__ = ["TARGETS", "Associations", "Target", "draw_target"]
 

@@ -21,15 +21,15 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from factmem.activations import Relu
-from factmem.draws import normal
-from factmem.errors import FactmemError
-from factmem.hinge import Minimum, Outcome, gentle_hinge, minimise, squared_hinge
+from factmem._core.errors import FactmemError
+from factmem._core.progress import Report
+from factmem._core.random import normal
+from factmem.memories.activations import Relu
 from factmem.memories.associations import Associations
+from factmem.memories.hinge import Minimum, Outcome, gentle_hinge, minimise, squared_hinge
 from factmem.memories.memory import Memory
 from factmem.memories.mlp import BilinearMemory, MLPMemory, checked_width
 from factmem.memories.precision import rounded
-from factmem.progress import Report
 
 __all__ = ["Fitted", "Start", "fitted_bilinear", "fitted_features", "fitted_relu"]
 

@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from factmem.activations import HIGHEST_DEGREE, HermitePolynomial, hermite
-from factmem.draws import normal
-from factmem.errors import FactmemError
+from factmem._core.errors import FactmemError
+from factmem._core.random import normal
+from factmem.memories.activations import HIGHEST_DEGREE, HermitePolynomial, hermite
 from factmem.memories.associations import Associations
 from factmem.memories.mlp import MLPMemory, checked_width
 

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from factmem.draws import normal
-from factmem.errors import FactmemError
+from factmem._core.errors import FactmemError
+from factmem._core.random import normal
 from factmem.memories.associations import Associations
 from factmem.memories.memory import Memory
 

@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from factmem.hinge import Minimum, minimise, squared_hinge
+from factmem._core.progress import Report
 from factmem.memories.associations import Associations
 from factmem.memories.certificate import Infeasibility, infeasibility, proved_margin
+from factmem.memories.hinge import Minimum, minimise, squared_hinge
 from factmem.memories.linear import LinearMemory
-from factmem.progress import Report
 
 __all__ = ["Maximal", "Verdict", "maximal"]
 

@@ -9,8 +9,8 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from factmem.decoding import Margins, decode, margins_in_full, smallest_margins
 from factmem.memories.associations import Associations
+from factmem.memories.decoding import Margins, decode, margins_in_full, smallest_margins
 
 __all__ = ["Memory", "Score"]
 

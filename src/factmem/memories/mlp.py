@@ -5,8 +5,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from factmem.activations import Activation
-from factmem.errors import FactmemError
+from factmem._core.errors import FactmemError
+from factmem.memories.activations import Activation
 from factmem.memories.memory import Memory
 
 __all__ = ["BilinearMemory", "MLPMemory", "checked_width"]

@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Key
 
-from factmem.activations import HIGHEST_DEGREE, HermitePolynomial, hermite
-from factmem.draws import normal
-from factmem.errors import FactmemError
+from factmem._core.errors import FactmemError
+from factmem._core.random import normal
+from factmem.memories.activations import HIGHEST_DEGREE, HermitePolynomial, hermite
 from factmem.memories.associations import Associations
 from factmem.memories.hermite import mixed_activation
 from factmem.memories.memory import Memory

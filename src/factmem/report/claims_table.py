@@ -4,8 +4,8 @@ import html
 import math
 from collections import Counter
 
-from factmem.claims.checking import Checked
-from factmem.claims.claim import Check, Verdict
+from factmem.paper.checking import Checked
+from factmem.paper.claim import Check, Verdict
 
 __all__ = ["claims_table"]
 

@@ -3,9 +3,9 @@
 import re
 from dataclasses import dataclass
 
-from factmem.claims.checking import Checked
-from factmem.errors import FactmemError, visible
-from factmem.figures.plot import Plot
+from factmem._core.errors import FactmemError, visible
+from factmem.paper.checking import Checked
+from factmem.plotting.plot import Plot
 
 __all__ = ["KeyNumber", "Report", "Section"]
 

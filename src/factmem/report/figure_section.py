@@ -5,9 +5,9 @@ from dataclasses import asdict
 from typing import Any
 from urllib.parse import quote
 
-from factmem.figures.plot import Chart, DataTable, HeatMap, Slope
+from factmem.plotting.plot import Chart, DataTable, HeatMap, Slope
+from factmem.plotting.plotly_backend import drawn_panels
 from factmem.report.content import Section
-from factmem.report.interactive import drawn_panels
 from factmem.report.marks import line_names, marks_of
 
 __all__ = ["figure_data", "figure_section"]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from factmem.figures.plot import Line, Plot, looks
+from factmem.plotting.plot import Line, Plot, looks
 
 __all__ = ["COLOURS", "KIND_COLOURS", "REFERENCE_COLOUR", "Mark", "line_names", "marks_of"]
 

@@ -11,11 +11,11 @@ from typing import Any
 
 from plotly.offline import get_plotlyjs
 
+from factmem._core.tensor_files import write_whole
 from factmem.report.claims_table import claims_table
 from factmem.report.content import KeyNumber, Report
 from factmem.report.figure_section import figure_data, figure_section
 from factmem.report.marks import COLOURS, REFERENCE_COLOUR
-from factmem.tensor_file import write_whole
 
 __all__ = ["report_html", "write_report"]
 

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 
-from factmem.claims.checking import Checked, Checks
-from factmem.claims.claim import Claim
-from factmem.figures.figure import Figures, FigureScale, PaperFigure
-from factmem.figures.figure_4_right import smallest_stored
-from factmem.figures.plot import Chart, Plot
+from factmem._core.threads import cores
+from factmem.experiments.measurement import Progress, Together, measure
+from factmem.experiments.store import Store
+from factmem.experiments.workers import Workers
+from factmem.paper.checking import Checked, Checks
+from factmem.paper.claim import Claim
+from factmem.paper.figure import Figures, FigureScale, PaperFigure
+from factmem.paper.figure_4_right import smallest_stored
+from factmem.plotting.plot import Chart, Plot
 from factmem.report.content import KeyNumber, Report, Section
-from factmem.runs.measurement import Progress, Together, measure
-from factmem.runs.store import Store
-from factmem.runs.workers import Workers
-from factmem.threads import cores
 
 __all__ = ["Reproduction", "key_numbers", "reproduce", "reproduction_of"]
 

@@ -4,7 +4,7 @@ from .memories import TrainedMemory as TrainedMemory
 from .memories import linear_start as linear_start
 from .memories import mlp_start as mlp_start
 from .memories import train_memories as train_memories
-from .outcome import TrainingOutcome as TrainingOutcome
+from .padding import Room as Room
 from .protocol import BEST as BEST
 from .protocol import LINEAR_PROTOCOL as LINEAR_PROTOCOL
 from .protocol import MLP_PROTOCOL as MLP_PROTOCOL
@@ -14,8 +14,8 @@ from .protocol import QUICK_MLP_PROTOCOL as QUICK_MLP_PROTOCOL
 from .protocol import MemoryProtocol as MemoryProtocol
 from .protocol import Protocol as Protocol
 from .protocol import Recipe as Recipe
-from .room import Room as Room
 from .state import Check as Check
+from .status import TrainingOutcome as TrainingOutcome
 from .transformers import Run as Run
 from .transformers import TrainedTransformer as TrainedTransformer
 from .transformers import best_run as best_run

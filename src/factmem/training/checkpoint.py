@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from factmem.errors import FactmemError, TensorFileError, visible
-from factmem.tensor_file import load_tensors, save_tensors
+from factmem._core.errors import FactmemError, TensorFileError, visible
+from factmem._core.tensor_files import load_tensors, save_tensors
 
 __all__ = ["Checkpoint", "digest"]
 

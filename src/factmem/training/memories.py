@@ -18,16 +18,16 @@ import optax
 from jax.nn.initializers import lecun_normal
 from jaxtyping import Array, Float, Key
 
-from factmem.activations import Relu
-from factmem.decoding import cross_entropy_of_one, loss_of_each, recalled
-from factmem.errors import FactmemError
+from factmem._core.errors import FactmemError
+from factmem._core.progress import Report
+from factmem.memories.activations import Relu
 from factmem.memories.associations import Associations
+from factmem.memories.decoding import cross_entropy_of_one, loss_of_each, recalled
 from factmem.memories.linear import LinearMemory
 from factmem.memories.memory import Memory
 from factmem.memories.mlp import MLPMemory, checked_width
-from factmem.progress import Report
-from factmem.training.outcome import TrainingOutcome
 from factmem.training.protocol import MemoryProtocol
+from factmem.training.status import TrainingOutcome
 
 __all__ = ["TrainedMemory", "linear_start", "mlp_start", "train_memories"]
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Literal, NamedTuple
 
-from factmem.errors import FactmemError
+from factmem._core.errors import FactmemError
 
 __all__ = [
     "BEST",

@@ -16,7 +16,7 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from factmem.facts.prompts import PromptDistribution, Prompts
-from factmem.training.optimisers import Settings, learning_rate, transformation
+from factmem.training.optimizers import Settings, learning_rate, transformation
 from factmem.training.protocol import Recipe
 from factmem.transformer.attention import TRAINING_TOLERANCE
 from factmem.transformer.model import Transformer, mean_cross_entropy, share_right

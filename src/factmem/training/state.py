@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool
 
-from factmem.errors import TensorFileError
-from factmem.training.outcome import TrainingOutcome
+from factmem._core.errors import TensorFileError
 from factmem.training.protocol import Protocol
 from factmem.training.stack import Stack, trained
+from factmem.training.status import TrainingOutcome
 
 __all__ = ["Check", "Training"]
 

@@ -18,17 +18,17 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key
 
-from factmem.decoding import decodable
-from factmem.errors import FactmemError
+from factmem._core.errors import FactmemError
+from factmem._core.progress import Report
 from factmem.facts.prompts import PromptDistribution
-from factmem.progress import Report
+from factmem.memories.decoding import decodable
 from factmem.training.checkpoint import Checkpoint, digest
-from factmem.training.optimisers import Settings
-from factmem.training.outcome import TrainingOutcome
+from factmem.training.optimizers import Settings
+from factmem.training.padding import Room
 from factmem.training.protocol import Protocol
-from factmem.training.room import Room
 from factmem.training.stack import Stack, advance, begin, measure
 from factmem.training.state import Check, Training
+from factmem.training.status import TrainingOutcome
 from factmem.transformer.model import Transformer
 
 __all__ = ["Run", "TrainedTransformer", "best_run", "runs_of", "train_transformers"]

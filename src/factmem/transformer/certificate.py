@@ -23,10 +23,10 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from factmem.activations import Relu
-from factmem.errors import FactmemError
+from factmem._core.errors import FactmemError
 from factmem.facts.prompts import PromptDistribution
-from factmem.transformer.denoiser import tokens_read
+from factmem.memories.activations import Relu
+from factmem.transformer.constructions.denoiser import tokens_read
 from factmem.transformer.model import Transformer
 
 __all__ = ["Certificate", "certify"]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from factmem.errors import FactmemError
+from factmem._core.errors import FactmemError
 
 __all__ = ["EXPERIMENTS", "THEORY", "Convention"]
 

@@ -8,10 +8,10 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from factmem.activations import activation_from_config
-from factmem.errors import FactmemError, TensorFileError, visible
+from factmem._core.errors import FactmemError, TensorFileError, visible
+from factmem._core.tensor_files import load_tensors, save_tensors
 from factmem.facts.vocabulary import Vocabulary
-from factmem.tensor_file import load_tensors, save_tensors
+from factmem.memories.activations import activation_from_config
 from factmem.transformer.convention import Convention
 from factmem.transformer.model import Embeddings, Shape, Transformer, Weights, array_shapes
 

@@ -18,11 +18,11 @@ import jax.random as jr
 import optax
 from jaxtyping import Array, Float, Int, Key, Num
 
-from factmem.activations import Activation, Relu
-from factmem.draws import normal, truncated_normal
-from factmem.embeddings import gaussian, sphere
-from factmem.errors import FactmemError
+from factmem._core.errors import FactmemError
+from factmem._core.random import normal, truncated_normal
 from factmem.facts.vocabulary import Vocabulary
+from factmem.memories.activations import Activation, Relu
+from factmem.memories.embeddings import gaussian, sphere
 from factmem.transformer.attention import attend
 from factmem.transformer.convention import EXPERIMENTS, Convention
 

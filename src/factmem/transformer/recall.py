@@ -9,9 +9,9 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Int, Key
 
-from factmem.decoding import Margins, smallest_margins
 from factmem.facts.prompts import PromptDistribution, Prompts
-from factmem.transformer.denoiser import strongest_noise
+from factmem.memories.decoding import Margins, smallest_margins
+from factmem.transformer.constructions.denoiser import strongest_noise
 from factmem.transformer.model import Transformer
 
 __all__ = ["Recall", "recall"]

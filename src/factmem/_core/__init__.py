@@ -1,0 +1,1 @@
+"""What every package uses: errors, files, canonical JSON, random draws, timing."""

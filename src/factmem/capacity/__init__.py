@@ -1,8 +1,0 @@
-"""How many facts a shape can hold: searches for the largest table that is stored.
-
-The names stand in `__init__.pyi`.
-"""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,8 +1,0 @@
-"""Every statement of the paper that a computer can check, with its verdict.
-
-The names stand in `__init__.pyi`.
-"""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,8 @@
+"""Experiments: specs, the run store, the scheduler and its workers, and capacity searches.
+
+The public names are listed in `__init__.pyi` and loaded on first use.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,149 @@
+"""What is measured for a claim or a figure: tasks of the run store, whose results make numbers."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from factmem.experiments.scheduler import Known, State, Wanted, look_up, sweep
+from factmem.experiments.store import Record, Store
+from factmem.experiments.task import Measure, Task
+from factmem.experiments.workers import Workers
+
+__all__ = [
+    "Measurement",
+    "Progress",
+    "Runs",
+    "Together",
+    "direct",
+    "kept_of",
+    "measure",
+    "stored_runs",
+]
+
+
+@runtime_checkable
+class Measurement(Protocol):
+    """Tasks, of which some may depend on the results of others, and what they come to."""
+
+    def wanted(self, known: Known, /) -> Wanted:
+        """What is still to be done, given what is known."""
+        ...
+
+    def result(self, known: Known, /) -> Any:
+        """What was measured: all of it once nothing is wanted any more, a part of it before."""
+        ...
+
+    def left(self, known: Known, /) -> int:
+        """About how many tasks are still to be done."""
+        ...
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Tasks that do not depend on each other; the result is the list of what they measured."""
+
+    tasks: tuple[Task, ...]
+
+    def wanted(self, known: Known) -> Wanted:
+        """Those that are missing."""
+        return Wanted([task for task in self.tasks if task.identity not in known])
+
+    def result(self, known: Known) -> list[Mapping[str, Any]]:
+        """The metrics of each task, in their order; none of those that failed or are missing."""
+        records = [known.get(task.identity) for task in self.tasks]
+        return [{} if record is None else record.metrics or {} for record in records]
+
+    def left(self, known: Known) -> int:
+        """How many are missing."""
+        return len(self.wanted(known).needed)
+
+
+@dataclass(frozen=True)
+class Together:
+    """Several measurements under names; the result has one entry for each.
+
+    Args:
+        parts: the measurements.
+        order: of a task: those with the least of it are done first. If left out, or where it is
+            the same, the measurements take turns.
+    """
+
+    parts: Mapping[str, Measurement]
+    order: Callable[[Task], float] | None = None
+
+    def wanted(self, known: Known) -> Wanted:
+        """What any of them lacks."""
+        wanted = Wanted.of_all([part.wanted(known) for part in self.parts.values()])
+        if self.order is None:
+            return wanted
+        return Wanted(sorted(wanted.needed, key=self.order), wanted.useful)
+
+    def result(self, known: Known) -> dict[str, Any]:
+        """The result of each."""
+        return {name: part.result(known) for name, part in self.parts.items()}
+
+    def left(self, known: Known) -> int:
+        """Of all of them; tasks that several wait for are counted once by each."""
+        return sum(part.left(known) for part in self.parts.values())
+
+
+def direct(function: Callable[..., Mapping[str, Any]], seeds: Sequence[int], **config: Any) -> Runs:
+    """One run a seed of a function that checks the code that is here: never read from a store."""
+    measure = Measure(function.__name__, 1, function, kept=False)
+    return Runs(tuple(Task(measure, {**config, "seed": seed}) for seed in seeds))
+
+
+def stored_runs(measurement: Measurement, store: Store) -> dict[str, Record]:
+    """What a store has of a measurement."""
+    return look_up(measurement.wanted, store, {})[0]
+
+
+def kept_of(measurement: Measurement, store: Store) -> dict[str, Record] | None:
+    """All runs of a measurement, if a store has them; None if one is missing."""
+    known, missing = look_up(measurement.wanted, store, {})
+    return None if missing.needed else known
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a measurement is.
+
+    Args:
+        done: runs that are there.
+        running: those that are being made.
+        left: about how many will be needed yet.
+    """
+
+    done: int
+    running: int
+    left: int
+
+
+def measure(
+    measurement: Measurement,
+    store: Store,
+    workers: Workers,
+    *,
+    fresh: bool = False,
+    report: Callable[[Progress], None] | None = None,
+) -> Any:
+    """Does all that a measurement wants, and gives its result.
+
+    Args:
+        measurement: what to measure.
+        store: what is in it is not measured again; what is measured is kept in it.
+        workers: who measures.
+        fresh: whether the store is ignored.
+        report: told every second and after every run how far it is.
+    """
+
+    def told(state: State) -> None:
+        assert report is not None
+        report(Progress(len(state.known), state.running, measurement.left(state.known)))
+
+    known = sweep(
+        measurement.wanted, store, workers, fresh=fresh, report=None if report is None else told
+    )
+    if report is not None:
+        report(Progress(len(known), 0, 0))
+    return measurement.result(known)

@@ -1,0 +1,15 @@
+from .checking import Checked as Checked
+from .checking import check_claims as check_claims
+from .claim import Check as Check
+from .claim import Claim as Claim
+from .claim import Finding as Finding
+from .claim import Verdict as Verdict
+from .claims import all_claims as all_claims
+from .claims import claim_named as claim_named
+from .figure import Figures as Figures
+from .figure import PaperFigure as PaperFigure
+from .figures import FIGURES as FIGURES
+from .figures import all_figures as all_figures
+from .figures import figure_named as figure_named
+from .files import write_figure as write_figure
+from .transformer_lines import TransformerLine as TransformerLine

@@ -1,8 +1,0 @@
-"""Runs that last: what makes two the same, where they are kept, and who does them.
-
-The names stand in `__init__.pyi`.
-"""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,1 @@
+"""The compiler: from a table of facts to certified weights."""

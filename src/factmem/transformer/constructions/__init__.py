@@ -1,0 +1,1 @@
+"""The constructions of Theorems 3 and 4."""
