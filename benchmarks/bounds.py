@@ -1,7 +1,7 @@
 """How near models come to the bounds of section 6: docs/bounds.md shows and explains it.
 
 * Bits that memories and transformers hold, against the bits of their weights.
-* The quantised MLP memory of Theorem 7: the K likeliest associations in weights of 16 bits, K being
+* The quantized MLP memory of Theorem 7: the K likeliest associations in weights of 16 bits, K being
   searched for, and nothing known of all others; beside it an ideal table and the bound.
 * The loss of transformers of growing size, trained on Zipf questions about the same facts.
 
@@ -22,10 +22,10 @@ from factmem._core.power_law import fit_power_law
 from factmem.bounds import Chances, IdealTable, Zipf, least_loss
 from factmem.experiments import (
     LocalWorkers,
-    MLPQuestion,
+    MLPCapacityProblem,
+    PendingTasks,
     Store,
     Task,
-    Wanted,
     find_capacities,
     sweep,
 )
@@ -164,7 +164,7 @@ def zipf(power, dim, seed):
 
 LOSSES = [zipf(power, dim, seed) for dim in DIMS for power in POWERS for seed in SEEDS]
 
-# ---- the quantised memory ------------------------------------------------------------------------
+# ---- the quantized memory ------------------------------------------------------------------------
 
 OUTPUTS, DIM = 32, 16
 WIDTHS = (16, 24, 32, 48, 64)
@@ -175,9 +175,9 @@ SCALE_BITS = 64
 TABLE_FACTS = 2000
 
 
-def quantised(store, workers):
+def quantized(store, workers):
     """B and K of every width and seed."""
-    questions = [MLPQuestion(DIM, width, outputs=OUTPUTS) for width in WIDTHS]
+    questions = [MLPCapacityProblem(DIM, width, outputs=OUTPUTS) for width in WIDTHS]
     found = find_capacities(questions, SEEDS, store, workers)
     return [
         {
@@ -281,9 +281,9 @@ def held_sizes(rows):
     ]
 
 
-def write_quantised(memories):
+def write_quantized(memories):
     laws = [law_of(power, memories) for power in LAW_POWERS]
-    write_rows(PAGES / "quantised.csv", memories)
+    write_rows(PAGES / "quantized.csv", memories)
     rows = [
         {"power": law.power, "model": model, "bits": bits, "loss_bits": loss, "least_loss": least}
         for law in laws
@@ -293,10 +293,10 @@ def write_quantised(memories):
         )
         for bits, loss, least in found
     ]
-    write_rows(PAGES / "quantised-loss.csv", rows)
+    write_rows(PAGES / "quantized-loss.csv", rows)
     for law in laws:
         print(f"Zipf {law.power}: slope {law.memory.exponent:.3f} ± {law.memory.half_width:.3f}")
-    save_figure(loss_against_bits(laws), PAGES / "quantised.png")
+    save_figure(loss_against_bits(laws), PAGES / "quantized.png")
 
 
 def bound_at(law):
@@ -339,8 +339,8 @@ def trained_panel(power, rows):
 
 
 def measured(tasks, store, workers):
-    def wanted(known):
-        return Wanted(needed=[task for task in tasks if task.identity not in known])
+    def pending(known):
+        return PendingTasks(needed=[task for task in tasks if task.identity not in known])
 
     def report(state):
         done = len(state.known)
@@ -358,14 +358,14 @@ def main():
     options = parser.parse_args()
     PAGES.mkdir(exist_ok=True)
     with Store(RESULTS / "bounds.sqlite") as store, LocalWorkers(options.workers) as workers:
-        memories = quantised(store, workers)
+        memories = quantized(store, workers)
         known = measured([*MEMORIES, *LOSSES, *TRANSFORMERS], store, workers)
 
     def found(task):
         return known[task.identity].metrics
 
     write_held(found)
-    write_quantised(memories)
+    write_quantized(memories)
     write_losses(found)
 
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from factmem.experiments import (
     Bracket,
-    LinearQuestion,
+    LinearCapacityProblem,
     LocalWorkers,
-    MLPQuestion,
+    MLPCapacityProblem,
     Store,
-    TransformerQuestion,
+    TransformerCapacityProblem,
     Workers,
     find_capacity,
     walk,
@@ -29,20 +29,20 @@ SHAPE = (32, 8, 4, 32)
 FIVE, THREE = range(5), range(3)
 
 SEARCHES = {
-    "paper": (TransformerQuestion(*SHAPE), FIVE),
-    "compiled": (TransformerQuestion(*SHAPE, protocol="compiled", criterion=1.0), FIVE),
-    "best": (TransformerQuestion(*SHAPE, protocol="best"), THREE),
-    "paper, S = R²": (TransformerQuestion(16, 8, 2, 16, scaling="s=r2"), THREE),
-    "paper, D = S = R": (TransformerQuestion(16, 8, 2, 16, None, scaling="d=s=r"), THREE),
-    "paper, attention alone": (TransformerQuestion(16, 8, 4, 0), THREE),
-    "maximal, d = 16": (LinearQuestion(16), FIVE),
-    "maximal, d = 32": (LinearQuestion(32), FIVE),
-    "maximal, d = 64": (LinearQuestion(64), FIVE),
-    "trained matrix, d = 32": (LinearQuestion(32, "trained", 0.99), THREE),
-    "fitted MLP, d = m = 16": (MLPQuestion(16, 16), THREE),
-    "fitted MLP, d = m = 16, M = 32": (MLPQuestion(16, 16, outputs=32), THREE),
-    "trained MLP, d = m = 16": (MLPQuestion(16, 16, "trained", None, 0.99), THREE),
-    "trained MLP, d = m = 16, M = 32": (MLPQuestion(16, 16, "trained", 32, 0.99), THREE),
+    "paper": (TransformerCapacityProblem(*SHAPE), FIVE),
+    "compiled": (TransformerCapacityProblem(*SHAPE, protocol="compiled", criterion=1.0), FIVE),
+    "best": (TransformerCapacityProblem(*SHAPE, protocol="best"), THREE),
+    "paper, S = R²": (TransformerCapacityProblem(16, 8, 2, 16, scaling="s=r2"), THREE),
+    "paper, D = S = R": (TransformerCapacityProblem(16, 8, 2, 16, None, scaling="d=s=r"), THREE),
+    "paper, attention alone": (TransformerCapacityProblem(16, 8, 4, 0), THREE),
+    "maximal, d = 16": (LinearCapacityProblem(16), FIVE),
+    "maximal, d = 32": (LinearCapacityProblem(32), FIVE),
+    "maximal, d = 64": (LinearCapacityProblem(64), FIVE),
+    "trained matrix, d = 32": (LinearCapacityProblem(32, "trained", 0.99), THREE),
+    "fitted MLP, d = m = 16": (MLPCapacityProblem(16, 16), THREE),
+    "fitted MLP, d = m = 16, M = 32": (MLPCapacityProblem(16, 16, outputs=32), THREE),
+    "trained MLP, d = m = 16": (MLPCapacityProblem(16, 16, "trained", None, 0.99), THREE),
+    "trained MLP, d = m = 16, M = 32": (MLPCapacityProblem(16, 16, "trained", 32, 0.99), THREE),
 }
 
 

@@ -105,14 +105,14 @@ def loss(weights, tables, tokens, answers):
 
 
 def make_step(size: Size, table, tables, learning_rate: float = 1e-3):
-    """A jitted `step(key, number, weights, optimiser_state)` and the optimiser's initial state."""
-    optimiser = optax.adam(learning_rate)
+    """A jitted `step(key, number, weights, optimizer_state)` and the optimizer's initial state."""
+    optimizer = optax.adam(learning_rate)
 
     @jax.jit
     def step(key, number, weights, state):
         tokens, answers = sample(jr.fold_in(key, number), table, size)
         value, gradient = jax.value_and_grad(loss)(weights, tables, tokens, answers)
-        updates, state = optimiser.update(gradient, state)
+        updates, state = optimizer.update(gradient, state)
         return optax.apply_updates(weights, updates), state, value
 
-    return step, optimiser.init
+    return step, optimizer.init

@@ -10,7 +10,7 @@ import argparse
 import math
 from pathlib import Path
 
-from factmem.experiments import LocalWorkers, Store, Task, Wanted, sweep
+from factmem.experiments import LocalWorkers, PendingTasks, Store, Task, sweep
 from factmem.experiments.flow_measures import FLOW, SOFTMAX
 from factmem.plotting import save_figure
 from factmem.plotting.stage_maps import Cell, learning_order, softmax_stages, stage_map
@@ -63,9 +63,9 @@ TASKS = list({task.identity: task for task in TASKS}.values())
 
 
 def measured(store, workers):
-    def wanted(known):
+    def pending(known):
         missing = [task for task in TASKS if task.identity not in known]
-        return Wanted(needed=missing)
+        return PendingTasks(needed=missing)
 
     def report(state):
         done = len(state.known)
@@ -139,13 +139,13 @@ def write_order(found):
         law = "uniform" if config["subject_power"] == 0 else f"Zipf {config['subject_power']:g}"
         panels.setdefault(f"{config['table']} facts", {})[law] = (
             metrics["chances"],
-            metrics["learnt"],
+            metrics["learned"],
         )
         for place, (chance, time) in enumerate(
-            zip(metrics["chances"], metrics["learnt"], strict=True)
+            zip(metrics["chances"], metrics["learned"], strict=True)
         ):
             what = {"table": config["table"], "subject_power": config["subject_power"]}
-            rows.append({**what, "subject": place, "chance": chance, "learnt_at": time})
+            rows.append({**what, "subject": place, "chance": chance, "learned_at": time})
     write_rows(PAGES / "zipf.csv", rows)
     title = "64 subjects, 4 relations, 8 answers each"
     save_figure(learning_order(panels, title), PAGES / "zipf.png")

@@ -48,8 +48,8 @@ def same_model(size, tables, weights, vocabulary):
 
 
 def make_step(model, asked, batch, tolerance=TRAINING_TOLERANCE, learning_rate=1e-3):
-    """A jitted `step(key, number, weights, optimiser_state)`, as in `dense.make_step`."""
-    optimiser = optax.adam(learning_rate)
+    """A jitted `step(key, number, weights, optimizer_state)`, as in `dense.make_step`."""
+    optimizer = optax.adam(learning_rate)
 
     def loss(weights, prompts):
         trained = eqx.tree_at(lambda m: m.weights, model, weights)
@@ -59,10 +59,10 @@ def make_step(model, asked, batch, tolerance=TRAINING_TOLERANCE, learning_rate=1
     def step(key, number, weights, state):
         prompts = asked.sample(jr.fold_in(key, number), batch, form="counts")
         value, gradient = jax.value_and_grad(loss)(weights, prompts)
-        updates, state = optimiser.update(gradient, state)
+        updates, state = optimizer.update(gradient, state)
         return optax.apply_updates(weights, updates), state, value
 
-    return step, optimiser.init
+    return step, optimizer.init
 
 
 def gradient_difference(size, table, tables, model, tolerance):

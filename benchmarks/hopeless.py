@@ -11,7 +11,7 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from factmem.experiments import LocalWorkers, Measure, Store, Task, Wanted, sweep
+from factmem.experiments import Experiment, LocalWorkers, PendingTasks, Store, Task, sweep
 from kept import RESULTS
 
 CHOSEN_ON = [
@@ -29,12 +29,12 @@ def curves(*, shape, size, seed):
     import jax.random as jr
 
     from factmem import PAPER, FactTable, PromptDistribution, Shape, Transformer
-    from factmem.training import runs_of, train_transformers
+    from factmem.training import runs_for_learning_rates, train_transformers
 
     asked = PromptDistribution.of(FactTable.random(size, size, 8, seed=seed))
     keys = jr.split(jr.key(seed), 3)
     start = Transformer.draw(keys[0], Shape(*shape), asked.vocabulary)
-    runs = train_transformers(runs_of(start, asked, PAPER), PAPER, keys[1])
+    runs = train_transformers(runs_for_learning_rates(start, asked, PAPER), PAPER, keys[1])
     return {
         "runs": [
             {"reached": run.success, "accuracy": [check.accuracy for check in run.checks]}
@@ -43,7 +43,7 @@ def curves(*, shape, size, seed):
     }
 
 
-CURVES = Measure("paper-curves", 1, curves)
+CURVES = Experiment("paper-curves", 1, curves)
 
 
 def task(shape, size, seed):
@@ -127,8 +127,8 @@ def main():
     options = parser.parse_args()
     tasks = [task(*entry) for entry in (*CHOSEN_ON, *HELD_OUT)]
 
-    def wanted(known):
-        return Wanted([each for each in tasks if each.identity not in known])
+    def pending(known):
+        return PendingTasks([each for each in tasks if each.identity not in known])
 
     with Store(RESULTS / "hopeless.sqlite") as store, LocalWorkers() as workers:
         if options.only_kept:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from factmem._core.tensor_files import write_whole
+from factmem._core.atomic_files import write_atomic
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -16,7 +16,7 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     writer.writeheader()
     for row in rows:
         writer.writerow({key: _rounded(value) for key, value in row.items()})
-    write_whole(path, text.getvalue().encode())
+    write_atomic(path, text.getvalue().encode())
 
 
 def _rounded(value: Any) -> Any:

@@ -317,11 +317,9 @@ def _draw(
 ) -> None:
     figure = Figure(figsize=(13, 4), layout="constrained")
     left, middle, right = figure.subplots(1, 3)
-    for colour, (name, parameters) in zip(("C0", "C1", "C2"), curves.items(), strict=True):
+    for color, (name, parameters) in zip(("C0", "C1", "C2"), curves.items(), strict=True):
         value, half = slope(facts, parameters)
-        left.loglog(
-            facts, parameters, "o-", color=colour, label=f"{name}: {value:.2f} ± {half:.2f}"
-        )
+        left.loglog(facts, parameters, "o-", color=color, label=f"{name}: {value:.2f} ± {half:.2f}")
     left.loglog(facts, [3e4 * k for k in facts], "k--", linewidth=1, label="slope 1")
     left.set(xlabel="facts", ylabel="parameters", title="Smallest size that recalls everything")
     left.set_ylim(1e3)

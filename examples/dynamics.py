@@ -1,4 +1,4 @@
-"""When are facts learnt? The left of Figure 5 by exact gradient flow, and what theorems say."""
+"""When are facts learned? The left of Figure 5 by exact gradient flow, and what theorems say."""
 
 import numpy as np
 
@@ -10,9 +10,9 @@ from factmem.dynamics import (
     fitted_rates,
     sequential_learning,
 )
-from factmem.experiments import Experiment
+from factmem.experiments import FlowSpec
 
-figure_5 = Experiment(FactTable.structured(16, 4, 8))
+figure_5 = FlowSpec(FactTable.structured(16, 4, 8))
 flow = figure_5.flow()
 stages = find_stages(flow, figure_5.population)
 print("Figure 5, linear attention, 16 subjects, 4 relations, 8 answers each:")
@@ -28,7 +28,7 @@ for name in ("relations", "subjects"):
 print(f"  the invariant changes by {flow.invariant_drift:.0e} of the largest W_KQ²")
 
 alpha = 1e-6
-theorem_6 = Experiment(
+theorem_6 = FlowSpec(
     FactTable.structured(32, 2, 2), noise=80, length=5, start="balanced", scale=alpha
 )
 conditions = Conditions.of(theorem_6.population)

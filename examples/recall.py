@@ -28,7 +28,7 @@ from factmem import (
     save_transformer,
 )
 from factmem._core.timing import Stopwatch
-from factmem.training import PAPER, best_run, runs_of, train_transformers
+from factmem.training import PAPER, best_run, runs_for_learning_rates, train_transformers
 from factmem.transformer import dense_logits, recall
 
 
@@ -53,7 +53,7 @@ def main():
     with Progress(console=console, transient=True) as bar, Stopwatch() as watch:
         task = bar.add_task("training", total=PAPER.steps)
         runs = train_transformers(
-            runs_of(start, asked, PAPER),
+            runs_for_learning_rates(start, asked, PAPER),
             PAPER,
             jr.key(1),
             report=lambda steps, **_: bar.update(task, completed=steps),

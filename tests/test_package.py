@@ -84,9 +84,9 @@ def loaded_after(code: str) -> set[str]:
     [
         "import factmem",
         "import factmem.facts; factmem.FactTable.random(4, 4, 2)",
-        "import factmem; factmem.capacity.LinearQuestion, factmem.runs.LocalWorkers(1)",
+        "import factmem; factmem.capacity.LinearCapacityProblem, factmem.runs.LocalWorkers(1)",
         "import factmem.experiments.memory_capacity, factmem.experiments.transformer_capacity, factmem.experiments.cluster",
-        "import factmem; factmem.capacity.TransformerQuestion(8, 2, 4, 4).task(5, 0).identity",
+        "import factmem; factmem.capacity.TransformerCapacityProblem(8, 2, 4, 4).task(5, 0).identity",
         "import factmem; factmem.PAPER, factmem.BEST, factmem.training.LINEAR_PROTOCOL",
         "from factmem.cli import main; assert main(['--help']) == 0",
         "from factmem.cli import main; assert main(['--version']) == 0",

@@ -14,7 +14,7 @@ from ._core.errors import StoreError as StoreError
 from ._core.errors import TensorFileError as TensorFileError
 from .dynamics import find_stages as find_stages
 from .experiments import METHODS as METHODS
-from .experiments import Experiment as Experiment
+from .experiments import FlowSpec as FlowSpec
 from .experiments import build as build
 from .facts import FactTable as FactTable
 from .facts import PromptDistribution as PromptDistribution
@@ -29,7 +29,7 @@ from .training import BEST as BEST
 from .training import PAPER as PAPER
 from .training import Protocol as Protocol
 from .training import best_run as best_run
-from .training import runs_of as runs_of
+from .training import runs_for_learning_rates as runs_for_learning_rates
 from .training import train_transformers as train_transformers
 from .transformer import EXPERIMENTS as EXPERIMENTS
 from .transformer import THEORY as THEORY

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save, save_file
 
+from factmem._core.atomic_files import write_atomic
 from factmem._core.errors import TensorFileError
-from factmem._core.tensor_files import load_tensors, save_tensors, write_whole
+from factmem._core.tensor_files import load_tensors, save_tensors
 
 TENSORS = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.zeros((0, 4), np.int32)}
 
@@ -98,7 +99,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path, monkeypatch)
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        write_whole(path, b"new")
+        write_atomic(path, b"new")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -108,20 +109,20 @@ def test_a_link_is_followed_and_rights_are_kept(tmp_path):
     target.write_bytes(b"old")
     target.chmod(0o600)
     link.symlink_to(target)
-    write_whole(link, b"new")
+    write_atomic(link, b"new")
     assert link.is_symlink()
     assert target.read_bytes() == b"new"
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
 
 
 def test_what_is_no_file_is_written_to_not_replaced():
-    write_whole("/dev/null", b"new")
+    write_atomic("/dev/null", b"new")
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
 
 
 @pytest.mark.parametrize("name", ["é" * 120, "🙂" * 60])
 def test_long_names_are_no_obstacle(tmp_path, name):
-    write_whole(tmp_path / name, b"new")
+    write_atomic(tmp_path / name, b"new")
     assert (tmp_path / name).read_bytes() == b"new"
 
 
@@ -138,11 +139,11 @@ def test_a_single_number_keeps_its_shape(tmp_path):
 
 def test_a_missing_folder_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no such folder.*nowhere"):
-        write_whole(tmp_path / "nowhere" / "f", b"new")
+        write_atomic(tmp_path / "nowhere" / "f", b"new")
 
 
 def test_a_written_file_is_as_readable_as_any_other(tmp_path):
-    write_whole(tmp_path / "f", b"new")
+    write_atomic(tmp_path / "f", b"new")
     (tmp_path / "g").write_bytes(b"new")
     modes = {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in "fg"}
     assert len(modes) == 1

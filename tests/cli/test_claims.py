@@ -66,7 +66,7 @@ def test_a_claim_with_its_evidence(capsys):
     assert check == {
         "what": "one",
         "measured": 1.02,
-        "wanted": "1 up to 10 %",
+        "expected": "1 up to 10 %",
         "holds": True,
         "deviation": pytest.approx(0.02),
     }

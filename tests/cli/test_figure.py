@@ -12,7 +12,7 @@ from tests.paper.here import Here
 from tests.paper.made import simple_plot
 
 from factmem.cli import main
-from factmem.experiments import Measure, Runs, Store, Task
+from factmem.experiments import Experiment, Runs, Store, Task
 from factmem.paper import PaperFigure, estimate, figure_2
 from factmem.paper.estimate import Speed
 from factmem.plotting.plot import Line, Slope
@@ -30,7 +30,7 @@ count.calls = 0
 
 
 def counted(scale="quick", many=3):
-    tasks = [Task(Measure("count", 1, count), {"number": k}) for k in range(many)]
+    tasks = [Task(Experiment("count", 1, count), {"number": k}) for k in range(many)]
 
     def plot(results):
         y = tuple(float(found["number"]) for found in results)
@@ -87,7 +87,7 @@ def test_drawing_it_again_measures_nothing(capsys, here, monkeypatch):
     def fails(**_):
         raise ZeroDivisionError
 
-    monkeypatch.setattr(figure_2, "MEASURE", Measure("prompts", 1, fails))
+    monkeypatch.setattr(figure_2, "MEASURE", Experiment("prompts", 1, fails))
     again = told(capsys, "2")
     assert again["caption"] == first["caption"]
     with Store(here / "runs.sqlite") as store:

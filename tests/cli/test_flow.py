@@ -105,7 +105,7 @@ def test_tables_are_structured_random_or_files(capsys, tmp_path):
 def test_people_see_the_stages(capsys):
     assert main(QUICK) == 0
     out, _ = capsys.readouterr()
-    assert "initialisation ends at the time" in out
+    assert "initialization ends at the time" in out
     assert "hallucination ends at the time" in out
     assert main([*QUICK, "--until", "1"]) == 0
     assert "its end was not reached" in capsys.readouterr().out
@@ -184,7 +184,7 @@ def test_a_start_that_differs_on_noise_says_how_many_prompts_stand_for_all(capsy
 
 
 def test_relations_that_share_all_answers_make_no_stage_of_their_own(capsys, tmp_path):
-    """Subjects are learnt first here, and the loss passes H(a | r) on its way."""
+    """Subjects are learned first here, and the loss passes H(a | r) on its way."""
     path = tmp_path / "shared.csv"
     rows = ["subject,relation,answer"]
     for r in range(16):

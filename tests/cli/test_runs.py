@@ -5,7 +5,7 @@ import json
 import pytest
 
 from factmem.cli import main
-from factmem.experiments import Measure, Store, Task, perform
+from factmem.experiments import Experiment, Store, Task, perform
 from factmem.experiments.execute import failure
 
 ODD = {"name": "<b>\x1b[31m", "none": None}
@@ -15,7 +15,7 @@ def measure(*, dim, name, none, seed):
     return {"stored": dim < 8, "accuracy": 0.5}
 
 
-MEASURE = Measure("trial", 1, measure)
+MEASURE = Experiment("trial", 1, measure)
 
 
 @pytest.fixture
@@ -26,7 +26,9 @@ def store(tmp_path, monkeypatch):
         for dim in (4, 16):
             for seed in (0, 1):
                 store.put(perform(Task(MEASURE, {**ODD, "dim": dim, "seed": seed})))
-        bad = Task(Measure("other", 1, measure), {"dim": 1, "name": "x", "none": None, "seed": 0})
+        bad = Task(
+            Experiment("other", 1, measure), {"dim": 1, "name": "x", "none": None, "seed": 0}
+        )
         store.put(failure(bad, ZeroDivisionError("deep\ninside"), 1.0))
     return path
 

@@ -48,7 +48,7 @@ def test_the_keys_of_the_contract(capsys):
         assert isinstance(found[key], int | float), key
     assert found["parameters"] == 4 * 3 * 12 * 4 + 2 * 10 * 12
     assert found["facts"] == 30
-    assert (found["learning_rate"], found["optimiser"]) == (0.01, "adam")
+    assert (found["learning_rate"], found["optimizer"]) == (0.01, "adam")
     (run,) = found["runs"]
     assert run["checks"]["steps"][-1] == run["steps"] == found["steps"] == 60
     assert max(run["checks"]["accuracy"]) == found["best_accuracy"]
@@ -56,9 +56,9 @@ def test_the_keys_of_the_contract(capsys):
     assert found["success"] == (found["best_accuracy"] > 0.99)
 
 
-def test_muon_is_another_optimiser(capsys):
-    found = answer(capsys, *SHORT, "--optimiser", "muon")
-    assert (found["optimiser"], found["learning_rate"]) == ("muon", 0.05)
+def test_muon_is_another_optimizer(capsys):
+    found = answer(capsys, *SHORT, "--optimizer", "muon")
+    assert (found["optimizer"], found["learning_rate"]) == ("muon", 0.05)
 
 
 def test_files(capsys, tmp_path):
@@ -95,9 +95,9 @@ def test_flags_make_the_protocol_that_they_say():
     assert _protocol(Training("best")) == BEST
     assert _protocol(Training()) == replace(PAPER, learning_rates=(1e-2,))
     expected = replace(BEST, learning_rates=(0.2,), steps=50, batch=9, checks=50)
-    given = Training(steps=50, batch=9, learning_rate=0.2, optimiser="muon")
+    given = Training(steps=50, batch=9, learning_rate=0.2, optimizer="muon")
     assert _protocol(given) == expected
-    assert _protocol(Training(steps=1000, optimiser="adam")).checks == 128
+    assert _protocol(Training(steps=1000, optimizer="adam")).checks == 128
 
 
 def test_the_best_of_three_rates_counts(capsys, monkeypatch):
@@ -122,9 +122,9 @@ def test_the_best_of_three_rates_counts(capsys, monkeypatch):
         (("--protocol", "paper", "--steps", "5"), "--protocol paper has its own --steps"),
         (("--protocol", "best", "--batch", "5"), "has its own --batch"),
         (("--protocol", "best", "--learning-rate", "5"), "has its own --learning-rate"),
-        (("--protocol", "paper", "--optimiser", "adam"), "has its own --optimiser"),
+        (("--protocol", "paper", "--optimizer", "adam"), "has its own --optimizer"),
         (("--protocol", "worst"), "worst"),
-        (("--optimiser", "sgd"), "sgd"),
+        (("--optimizer", "sgd"), "sgd"),
         (("--steps", "0"), "--steps is at least 1"),
         (("--batch", "-1"), "--batch is at least 1"),
         (("--batch", "2000000000"), "more than an array here may have"),

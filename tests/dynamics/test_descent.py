@@ -16,7 +16,7 @@ from factmem.dynamics import (
     descend,
     find_stages,
 )
-from factmem.experiments import Experiment
+from factmem.experiments import FlowSpec
 from factmem.facts import FactTable, PromptDistribution
 
 ASKED = PromptDistribution.of(small.TABLE, noise=small.N, length=small.T)
@@ -85,7 +85,7 @@ def test_other_keys_draw_other_prompts():
 
 def test_descent_follows_the_flow():
     """From larger weights than the paper's, so that it is over soon."""
-    experiment = Experiment(FactTable.structured(8, 2, 4), length=8, scale=1e-2)
+    experiment = FlowSpec(FactTable.structured(8, 2, 4), length=8, scale=1e-2)
     descent = experiment.descent(rate=0.1, steps=2000, batch=256)
     flow = experiment.flow(until=200.0)
     gap = np.abs(descent.loss - flow.loss[flow.nearest(descent.times)])

@@ -12,7 +12,7 @@ from tests.dynamics import made, small
 
 from factmem._core.errors import FactmemError
 from factmem.dynamics import CONVERGED, LinearAttention, Population, gradient_flow
-from factmem.experiments import Experiment
+from factmem.experiments import FlowSpec
 from factmem.facts import FactTable
 
 FIGURE_5 = FactTable.structured(16, 4, 8)
@@ -21,7 +21,7 @@ TOLERANCE = 1e-10  # of the invariant, relative to the largest W_KQ²
 
 @cache
 def figure_5(start):
-    experiment = Experiment(FIGURE_5, start=start)
+    experiment = FlowSpec(FIGURE_5, start=start)
     return experiment.flow()
 
 
@@ -151,7 +151,7 @@ def test_the_invariant_keeps_its_value_from_any_start_on_any_table(seed, exponen
 
 
 def test_sampled_prompts_keep_the_invariant_of_unequal_noise():
-    experiment = Experiment(FactTable.structured(4, 2, 2), length=5, start="random", scale=0.1)
+    experiment = FlowSpec(FactTable.structured(4, 2, 2), length=5, start="random", scale=0.1)
     flow = experiment.flow(until=40.0)
     assert flow.kq.shape[1] == 4 + 2 + 6 + 1
     assert len(set(flow.start.kq[6:12])) == 6
@@ -177,7 +177,7 @@ def test_the_squared_gradient_adds_up_to_what_the_loss_has_lost():
 
 def test_theorem_5_predictions_become_right_for_every_question():
     """At the end every question's loss is small, not only their mean; and it goes on falling."""
-    experiment = Experiment(FIGURE_5, start="balanced")
+    experiment = FlowSpec(FIGURE_5, start="balanced")
     flow = experiment.flow(until=20_000.0)
     assert flow.loss[-1] < 3e-4
     assert flow.seen.loss_of_subjects[-1].max() < 4e-4

@@ -7,7 +7,7 @@ import pytest
 from tests.dynamics import made, small
 
 from factmem.dynamics import LinearAttention, Population, escape_rates, fitted_rates
-from factmem.experiments import Experiment
+from factmem.experiments import FlowSpec
 from factmem.facts import FactTable
 
 
@@ -41,7 +41,7 @@ def test_rates_are_eigenvalues_of_the_equation_at_zero(power):
 
 
 def test_fitted_rates_are_those_of_the_formulas():
-    experiment = Experiment(FactTable.structured(16, 4, 8))
+    experiment = FlowSpec(FactTable.structured(16, 4, 8))
     exact = escape_rates(experiment.population)
     fitted = fitted_rates(experiment.flow(), experiment.population)
     # 3 % is asked for.
@@ -53,8 +53,8 @@ def test_fitted_rates_are_those_of_the_formulas():
 
 
 def test_the_first_to_leave_zero_in_a_random_table_do_so_at_their_rate():
-    """Later ones feel what the first have learnt."""
-    experiment = Experiment(FactTable.random(16, 4, 8, seed=0), start="balanced", scale=1e-6)
+    """Later ones feel what the first have learned."""
+    experiment = FlowSpec(FactTable.random(16, 4, 8, seed=0), start="balanced", scale=1e-6)
     exact = escape_rates(experiment.population)
     fitted = fitted_rates(experiment.flow(), experiment.population)
     assert exact.noise[0] > exact.relations.max()

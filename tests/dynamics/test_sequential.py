@@ -8,15 +8,15 @@ import pytest
 from tests.dynamics import made, small
 
 from factmem.dynamics import Conditions, Population, sequential_learning
-from factmem.experiments import Experiment
+from factmem.experiments import FlowSpec
 from factmem.facts import FactTable
 
 ALPHA = 1e-6
 
 
 @cache
-def learnt(subjects, relations, noise):
-    experiment = Experiment(
+def learned(subjects, relations, noise):
+    experiment = FlowSpec(
         FactTable.structured(subjects, relations, 2),
         noise=noise,
         length=5,
@@ -40,7 +40,7 @@ def test_conditions_are_those_of_the_theorem():
 
 
 def test_where_the_conditions_hold_relations_are_known_while_the_rest_is_small():
-    flow, questions = learnt(32, 2, 80)
+    flow, questions = learned(32, 2, 80)
     assert Conditions.of(questions).met
     found = sequential_learning(flow, questions, ALPHA)
     assert found.holds
@@ -60,7 +60,7 @@ def test_where_the_conditions_hold_relations_are_known_while_the_rest_is_small()
 
 
 def test_where_relations_are_as_slow_as_subjects_there_is_no_such_time():
-    flow, questions = learnt(4, 4, 80)
+    flow, questions = learned(4, 4, 80)
     assert not Conditions.of(questions).met
     found = sequential_learning(flow, questions, ALPHA)
     assert not found.holds

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from factmem.experiments import (
+    CapacityProblem,
     ClusterWorkers,
+    Experiment,
     LocalWorkers,
-    Measure,
     PaperSearch,
-    Question,
     Store,
     Task,
     find_capacities,
@@ -59,13 +59,13 @@ def die_once(*, flag):
     return {"done": True}
 
 
-MEASURE = Measure("cheap", 1, measure)
-FAIL = Measure("fail", 1, fail)
-DIE_ONCE = Measure("die-once", 1, die_once)
+MEASURE = Experiment("cheap", 1, measure)
+FAIL = Experiment("fail", 1, fail)
+DIE_ONCE = Experiment("die-once", 1, die_once)
 
 
 @dataclass(frozen=True)
-class CheapQuestion(Question):
+class CheapQuestion(CapacityProblem):
     dim: int
     log: str
     seconds: float

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 from tests.experiments import cheap
-from tests.runs.test_sweep import Here
+from tests.experiments.test_scheduler import Here
 
 from factmem._core.errors import FactmemError
 from factmem.experiments import (
     Bracket,
     Capacity,
-    LinearQuestion,
+    LinearCapacityProblem,
     Outcome,
     Searches,
     Store,
@@ -146,16 +146,16 @@ def test_seeds_are_given_once_each(question, store, seeds):
 
 
 def test_a_sweep_of_shapes_makes_each_task_once(monkeypatch):
-    question, made = LinearQuestion(8), []
-    right = LinearQuestion.task
+    question, made = LinearCapacityProblem(8), []
+    right = LinearCapacityProblem.task
     monkeypatch.setattr(
-        LinearQuestion,
+        LinearCapacityProblem,
         "task",
         lambda self, size, seed: made.append((size, seed)) or right(self, size, seed),
     )
     searches = Searches([question], [0, 1])
-    first = searches.wanted({})
-    again = searches.wanted({})
+    first = searches.pending({})
+    again = searches.pending({})
     assert [task.identity for task in first.needed] == [task.identity for task in again.needed]
     assert len(made) == len(set(made)) > 0
 

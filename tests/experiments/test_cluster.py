@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 from tests.experiments import cheap
-from tests.runs.test_sweep import stored
-from tests.runs.test_workers import SLEEP
+from tests.experiments.test_scheduler import stored
+from tests.experiments.test_workers import SLEEP
 
 from factmem._core.errors import FactmemError
 from factmem.cli import main
 from factmem.experiments import (
     ClusterWorkers,
     LocalWorkers,
+    PendingTasks,
     Store,
     Task,
-    Wanted,
     find_capacities,
     sweep,
 )
@@ -124,7 +124,7 @@ def test_the_command_finds_the_same_there_as_here(cluster, tmp_path, capsys):
 
 
 def lacking(task):
-    return lambda known: Wanted([] if task.identity in known else [task])
+    return lambda known: PendingTasks([] if task.identity in known else [task])
 
 
 def test_a_task_that_keeps_failing_is_recorded(cluster, tmp_path):

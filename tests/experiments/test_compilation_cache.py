@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import psutil
 import pytest
 
-from factmem.experiments import Measure, Task, perform
+from factmem.experiments import Experiment, Task, perform
 from factmem.experiments import compilation_cache as memory
 from factmem.experiments.compilation_cache import Memory, resident
 
@@ -33,14 +33,14 @@ def test_what_is_taken_is_what_the_system_says():
 
 def test_a_small_process_keeps_its_programs(compiled):
     limited = Memory(most=2**50)
-    assert not limited.let_go()
+    assert not limited.trim()
     assert compiled._cache_size() == 1
     assert limited.most == 2**50
 
 
 def test_a_large_one_forgets_them_and_works_on(compiled):
     limited = Memory(most=1)
-    assert limited.let_go()
+    assert limited.trim()
     assert compiled._cache_size() == 0
     assert compiled(jnp.ones(3)).tolist() == [2, 2, 2]
 
@@ -49,10 +49,10 @@ def test_what_it_needs_besides_does_not_make_it_forget_again_and_again(compiled,
     taken = iter([10_000, 8_000, 11_999, 12_001, 500])
     monkeypatch.setattr(memory, "resident", lambda: next(taken))
     limited = Memory(most=9_000)
-    assert limited.let_go()
+    assert limited.trim()
     assert limited.most == 12_000
-    assert not limited.let_go()
-    assert limited.let_go()
+    assert not limited.trim()
+    assert limited.trim()
     assert limited.most == 12_000
 
 
@@ -64,8 +64,8 @@ def test_serving_measures_and_lets_go_and_performing_does_not(monkeypatch):
     from importlib import import_module
 
     module, asked = import_module("factmem.experiments.execute"), []
-    monkeypatch.setattr(module._MEMORY, "let_go", lambda: asked.append("let go"))
-    task = Task(Measure("one", 1, one), {"seed": 3})
+    monkeypatch.setattr(module._MEMORY, "trim", lambda: asked.append("let go"))
+    task = Task(Experiment("one", 1, one), {"seed": 3})
     assert perform(task).metrics == {"seed": 3}
     assert asked == []
     assert module.serve(task).metrics == {"seed": 3}

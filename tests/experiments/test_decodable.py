@@ -4,20 +4,20 @@ import jax.random as jr
 import numpy as np
 import pytest
 from scipy.spatial import ConvexHull
-from tests.runs.test_sweep import Here
+from tests.experiments.test_scheduler import Here
 
 import factmem.training
 from factmem.experiments import (
     Bracket,
     Capacity,
-    Limited,
-    LimitedSearches,
-    Measure,
+    CapacityWithLimits,
+    CapacityWithLimitsSearches,
+    Experiment,
     Outcome,
     Searches,
     SeedCapacity,
     Store,
-    TransformerQuestion,
+    TransformerCapacityProblem,
     measure,
 )
 from factmem.experiments import (
@@ -68,13 +68,13 @@ def test_they_are_the_embeddings_and_the_table_that_are_trained_on(monkeypatch, 
         seen.append((start.embeddings.outputs, asked.table))
         raise Begun
 
-    monkeypatch.setattr(factmem.training, "runs_of", begin)
-    question = TransformerQuestion(3, 2, 1, 4, protocol=protocol)
+    monkeypatch.setattr(factmem.training, "runs_for_learning_rates", begin)
+    question = TransformerCapacityProblem(3, 2, 1, 4, protocol=protocol)
     task = question.task(7, 5)
     with pytest.raises(Begun):
         measure_transformer(**task.config)
     ((outputs, table),) = seen
-    limit = LimitedSearches(Searches([question], [5]))._task(0, 5, 7)
+    limit = CapacityWithLimitsSearches(Searches([question], [5]))._task(0, 5, 7)
     assert limit.measure.function(**limit.config) == pytest.approx(shares(outputs, table))
 
 
@@ -96,10 +96,10 @@ def possible(*, dim, subjects, seed, **_):
 
 @pytest.fixture
 def searches(monkeypatch):
-    monkeypatch.setattr(transformers, "MEASURE", Measure("transformer", 1, stored))
-    monkeypatch.setattr(limits, "MEASURE", Measure("decodable answers", 1, possible))
-    questions = [TransformerQuestion(dim, 2, 4, dim, protocol="quick") for dim in (16, 8)]
-    return LimitedSearches(Searches(questions, [0, 1, 2]))
+    monkeypatch.setattr(transformers, "MEASURE", Experiment("transformer", 1, stored))
+    monkeypatch.setattr(limits, "MEASURE", Experiment("decodable answers", 1, possible))
+    questions = [TransformerCapacityProblem(dim, 2, 4, dim, protocol="quick") for dim in (16, 8)]
+    return CapacityWithLimitsSearches(Searches(questions, [0, 1, 2]))
 
 
 def test_limits_are_asked_for_once_a_shape_is_over(searches, tmp_path):
@@ -132,14 +132,14 @@ def test_what_is_left_is_counted_and_comes_to_nothing(searches, tmp_path):
     assert searches.left(records) == 0
     trained = {i: r for i, r in records.items() if r.measure == "transformer"}
     assert searches.left(trained) == 6
-    assert len(searches.wanted(trained).needed) == 6
+    assert len(searches.pending(trained).needed) == 6
 
 
 def test_what_failed_limits_nothing(searches, monkeypatch, tmp_path):
     def fails(**_):
         raise ZeroDivisionError
 
-    monkeypatch.setattr(limits, "MEASURE", Measure("fails", 1, fails))
+    monkeypatch.setattr(limits, "MEASURE", Experiment("fails", 1, fails))
     with Store(tmp_path / "runs.sqlite") as store:
         found = measure(searches, store, Here())
     assert set(found.possible.values()) == {1.0}
@@ -164,6 +164,6 @@ def test_a_shape_is_limited_when_most_of_its_seeds_are(possible, limited):
     seeds = tuple(
         SeedCapacity(seed, Bracket(3, 4), Outcome.FOUND, {}) for seed in range(len(possible))
     )
-    capacity = Capacity(TransformerQuestion(8, 2, 4, 8), seeds)
+    capacity = Capacity(TransformerCapacityProblem(8, 2, 4, 8), seeds)
     shares = {(0, seed): share for seed, share in enumerate(possible) if share is not None}
-    assert Limited([capacity], shares).limited(0) is limited
+    assert CapacityWithLimits([capacity], shares).limited(0) is limited

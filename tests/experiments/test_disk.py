@@ -23,7 +23,7 @@ host /fuse fuse.sshfs rw 0 0
         ("/homeless/runs.sqlite", True),
         ("/home/user/runs.sqlite", False),
         ("/home/local/deep/runs.sqlite", True),
-        ("/home/localised/runs.sqlite", False),
+        ("/home/localized/runs.sqlite", False),
         ("/with space/runs.sqlite", True),
         ("/with space/share/runs.sqlite", False),
         ("/twice/runs.sqlite", False),

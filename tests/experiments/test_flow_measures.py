@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from factmem.dynamics import Population, escape_rates, find_stages
-from factmem.experiments import Experiment
+from factmem.experiments import FlowSpec
 from factmem.experiments.flow_measures import FLOW, SOFTMAX, measure_flow
 from factmem.experiments.task import Task
 from factmem.facts import FactTable
@@ -27,7 +27,7 @@ CONFIG = {
 def test_a_map_has_the_stages_of_the_flow():
     found = measure_flow(**CONFIG)
     json.dumps(found, allow_nan=False)
-    experiment = Experiment(FactTable.structured(8, 2, 4), length=8, scale=1e-3)
+    experiment = FlowSpec(FactTable.structured(8, 2, 4), length=8, scale=1e-3)
     flow = experiment.flow()
     stages = find_stages(flow, experiment.population)
     assert found["whole"] == pytest.approx(flow.times[-1], rel=1e-6)
@@ -44,15 +44,15 @@ def test_a_map_has_the_stages_of_the_flow():
     )
     assert found["left_zero"]["relations"] < found["left_zero"]["subjects"]
     assert found["left_zero"]["noise"] is None
-    assert len(found["learnt"]) == 8
-    assert np.ptp(found["learnt"]) < 1e-6 * found["whole"]  # all subjects are alike
+    assert len(found["learned"]) == 8
+    assert np.ptp(found["learned"]) < 1e-6 * found["whole"]  # all subjects are alike
     assert sum(found["chances"]) == pytest.approx(1)
 
 
-def test_frequent_subjects_are_learnt_first():
+def test_frequent_subjects_are_learned_first():
     found = measure_flow(**{**CONFIG, "subject_power": 1.0})
-    assert (np.diff(found["learnt"]) >= 0).all()
-    assert found["learnt"][-1] > 2 * found["learnt"][0]
+    assert (np.diff(found["learned"]) >= 0).all()
+    assert found["learned"][-1] > 2 * found["learned"][0]
     assert (np.diff(found["chances"]) < 0).all()
     questions = Population.of(FactTable.structured(8, 2, 4), subject_power=1.0)
     assert found["rates"]["subjects"] == np.median(escape_rates(questions).subjects)
@@ -64,7 +64,7 @@ def test_a_random_table_is_drawn_from_its_seed():
     assert drawn[0] == drawn[1]
     assert drawn[0]["levels"] != drawn[2]["levels"]
     # Noise says something there, for answers are not equally frequent.
-    flow = Experiment(FactTable.random(8, 2, 4, seed=1), noise=2, length=8, scale=1e-3).flow()
+    flow = FlowSpec(FactTable.random(8, 2, 4, seed=1), noise=2, length=8, scale=1e-3).flow()
     added = np.abs(flow.kq) * flow.largest_ov * np.array([1] * 10 + [8 - 3, 1])
     for kind, tokens in (("noise", [10]), ("eos", [11]), ("relations", [8, 9])):
         said = added[:, tokens].max(axis=1) >= 0.1

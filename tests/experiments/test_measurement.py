@@ -3,18 +3,18 @@
 import pytest
 from tests.paper.here import Here
 
-from factmem.experiments import Measure, Store, Task, perform
+from factmem.experiments import Experiment, Store, Task, perform
 from factmem.experiments.measurement import (
     Measurement,
+    MeasurementGroup,
     Progress,
     Runs,
-    Together,
     direct,
     kept_of,
     measure,
     stored_runs,
 )
-from factmem.experiments.scheduler import Wanted
+from factmem.experiments.scheduler import PendingTasks
 
 
 def double(*, number, seed):
@@ -29,7 +29,7 @@ def fail(*, seed):
     raise ZeroDivisionError("deep inside")
 
 
-KEPT = Measure("double", 1, double)
+KEPT = Experiment("double", 1, double)
 
 
 def tasks(*numbers):
@@ -54,14 +54,14 @@ class Chain:
         (second,) = tasks(known[self.first.identity].metrics["twice"])
         return second
 
-    def wanted(self, known, /):
+    def pending(self, known, /):
         if self.first.identity not in known:
-            return Wanted([self.first])
+            return PendingTasks([self.first])
         second = self.second(known)
-        return Wanted([] if second.identity in known else [second])
+        return PendingTasks([] if second.identity in known else [second])
 
     def left(self, known, /):
-        return len(self.wanted(known).needed) + (self.first.identity not in known)
+        return len(self.pending(known).needed) + (self.first.identity not in known)
 
     def result(self, known, /):
         return known[self.second(known).identity].metrics["twice"]
@@ -75,23 +75,23 @@ def store(tmp_path):
 
 def test_runs_want_what_is_missing_and_come_to_what_was_measured_in_their_order():
     three = runs(5, 1, 3)
-    assert [task.config["number"] for task in three.wanted({}).needed] == [5, 1, 3]
+    assert [task.config["number"] for task in three.pending({}).needed] == [5, 1, 3]
     assert three.left({}) == 3
     known = done(*tasks(1))
-    assert [task.config["number"] for task in three.wanted(known).needed] == [5, 3]
+    assert [task.config["number"] for task in three.pending(known).needed] == [5, 3]
     assert three.left(known) == 2
     known |= done(*tasks(3, 5, 9))
-    assert not three.wanted(known).needed
+    assert not three.pending(known).needed
     assert three.left(known) == 0
     assert [found["twice"] for found in three.result(known)] == [10, 2, 6]
 
 
 def test_several_measurements_want_each_task_once_and_have_a_result_each():
-    both = Together({"a": runs(1, 2), "b": runs(2, 3)})
-    assert sorted(task.config["number"] for task in both.wanted({}).needed) == [1, 2, 3]
+    both = MeasurementGroup({"a": runs(1, 2), "b": runs(2, 3)})
+    assert sorted(task.config["number"] for task in both.pending({}).needed) == [1, 2, 3]
     assert both.left({}) == 4, "each counts what it waits for"
     known = done(*tasks(2))
-    assert sorted(task.config["number"] for task in both.wanted(known).needed) == [1, 3]
+    assert sorted(task.config["number"] for task in both.pending(known).needed) == [1, 3]
     assert both.left(known) == 2
     known |= done(*tasks(1, 3))
     found = both.result(known)
@@ -102,11 +102,17 @@ def test_what_comes_first_is_said_by_an_order_and_else_they_take_turns():
     parts = {"a": runs(5, 1, 9), "b": runs(4, 7)}
 
     def numbers(measured):
-        return [task.config["number"] for task in measured.wanted({}).needed]
+        return [task.config["number"] for task in measured.pending({}).needed]
 
-    assert numbers(Together(parts)) == [5, 4, 1, 7, 9]
-    assert numbers(Together(parts, order=lambda task: task.config["number"])) == [1, 4, 5, 7, 9]
-    odd_first = Together(parts, order=lambda task: task.config["number"] % 2 == 0)
+    assert numbers(MeasurementGroup(parts)) == [5, 4, 1, 7, 9]
+    assert numbers(MeasurementGroup(parts, order=lambda task: task.config["number"])) == [
+        1,
+        4,
+        5,
+        7,
+        9,
+    ]
+    odd_first = MeasurementGroup(parts, order=lambda task: task.config["number"] % 2 == 0)
     assert numbers(odd_first) == [5, 1, 7, 9, 4]
 
 
@@ -115,9 +121,9 @@ def test_runs_that_are_missing_have_no_metrics():
 
 
 def test_all_of_them_are_measurements():
-    for each in (runs(1), Together({}), direct(double, [0], number=1), Chain(1)):
+    for each in (runs(1), MeasurementGroup({}), direct(double, [0], number=1), Chain(1)):
         assert isinstance(each, Measurement)
-    assert not isinstance(Wanted(), Measurement)
+    assert not isinstance(PendingTasks(), Measurement)
 
 
 def test_direct_runs_have_a_task_a_seed_that_is_never_kept(store):
@@ -152,13 +158,13 @@ def test_a_store_has_a_measurement_when_it_has_all_of_it(store):
     known = kept_of(Chain(1), store)
     assert sorted(record.metrics["twice"] for record in known.values()) == [2, 4]
     assert Chain(1).result(known) == 4
-    assert kept_of(Together({"a": Chain(1), "b": runs(1)}), store).keys() == known.keys()
-    assert kept_of(Together({"a": Chain(1), "b": runs(8)}), store) is None
-    assert kept_of(Together({}), store) == {}
+    assert kept_of(MeasurementGroup({"a": Chain(1), "b": runs(1)}), store).keys() == known.keys()
+    assert kept_of(MeasurementGroup({"a": Chain(1), "b": runs(8)}), store) is None
+    assert kept_of(MeasurementGroup({}), store) == {}
 
 
 def test_a_run_that_failed_is_not_there(store):
-    flaky = Runs((Task(Measure("fail", 1, fail), {"seed": 0}),))
+    flaky = Runs((Task(Experiment("fail", 1, fail), {"seed": 0}),))
     assert measure(flaky, store, Here()) == [{}]
     assert [record.error for record in store.records()] == ["ZeroDivisionError: deep inside"]
     assert kept_of(flaky, store) is None

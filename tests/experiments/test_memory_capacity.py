@@ -8,8 +8,8 @@ import pytest
 from factmem._core.errors import FactmemError
 from factmem.experiments import (
     FastSearch,
-    LinearQuestion,
-    MLPQuestion,
+    LinearCapacityProblem,
+    MLPCapacityProblem,
     PaperSearch,
     Record,
     perform,
@@ -26,7 +26,7 @@ def verdict(question, seed=0):
 def test_the_largest_matrix_memory_is_exact():
     # At d = 5 the last that fits has margins that 16 bits keep.
     # Associations of more facts hold those of fewer, so feasibility can only fall.
-    question = LinearQuestion(dim=5)
+    question = LinearCapacityProblem(dim=5)
     bracket = walk(question.search("fast"), verdict(question)).bracket
     assert bracket.upper == bracket.lower + 1
     for size in range(1, bracket.upper + 4):
@@ -42,7 +42,7 @@ def test_more_associations_begin_with_fewer():
 
 
 def test_a_measurement_is_the_memory_that_the_command_builds():
-    found = perform(LinearQuestion(dim=6).task(12, 4)).metrics
+    found = perform(LinearCapacityProblem(dim=6).task(12, 4)).metrics
     pairs, key, _ = drawn(4, 12, 6)
     built = build("maximal", key, pairs)
     score = built.memory.score(pairs)
@@ -53,7 +53,7 @@ def test_a_measurement_is_the_memory_that_the_command_builds():
 
 
 def test_too_many_are_not_stored_and_the_proof_says_so():
-    found = perform(LinearQuestion(dim=6).task(40, 0)).metrics
+    found = perform(LinearCapacityProblem(dim=6).task(40, 0)).metrics
     assert found["stored"] is False
     assert found["verdict"] == "infeasible"
     assert found["certificate_residual"] < found["certificate_threshold"]
@@ -67,13 +67,15 @@ def test_what_is_neither_proved_nor_refuted_is_undecided(monkeypatch):
         details = {"verdict": "undecided", "feasible": None}  # noqa: RUF012
 
     monkeypatch.setattr(methods, "build", lambda *_, **__: Undecided)
-    assert perform(LinearQuestion(dim=6).task(40, 0)).metrics["stored"] is None
+    assert perform(LinearCapacityProblem(dim=6).task(40, 0)).metrics["stored"] is None
     # Of a share less than all nothing is undecided.
-    assert perform(LinearQuestion(dim=6, criterion=0.99).task(40, 0)).metrics["stored"] is False
+    assert (
+        perform(LinearCapacityProblem(dim=6, criterion=0.99).task(40, 0)).metrics["stored"] is False
+    )
 
 
 def test_training_counts_the_best_check_and_stops_at_the_criterion():
-    task = LinearQuestion(dim=8, method="trained", criterion=0.9).task(14, 0)
+    task = LinearCapacityProblem(dim=8, method="trained", criterion=0.9).task(14, 0)
     assert task.config["protocol"]["criterion"] == 0.9
     assert task.config["protocol"]["learning_rate"] == 1000
     found = perform(task).metrics
@@ -83,7 +85,7 @@ def test_training_counts_the_best_check_and_stops_at_the_criterion():
 
 
 def test_training_that_ends_below_the_criterion_stores_nothing():
-    config = dict(LinearQuestion(dim=4, method="trained", criterion=0.99).task(60, 0).config)
+    config = dict(LinearCapacityProblem(dim=4, method="trained", criterion=0.99).task(60, 0).config)
     config["protocol"] = {**config["protocol"], "steps": 64, "checks": 2}
     found = measure_memory(**config)
     assert found["stored"] is False
@@ -93,7 +95,7 @@ def test_training_that_ends_below_the_criterion_stores_nothing():
 @pytest.mark.parametrize("outputs", [None, 3])
 @pytest.mark.parametrize("method", ["fitted", "trained"])
 def test_mlp_memories(method, outputs):
-    question = MLPQuestion(dim=6, width=8, method=method, outputs=outputs)
+    question = MLPCapacityProblem(dim=6, width=8, method=method, outputs=outputs)
     task = question.task(9, 1)
     assert task.config["outputs"] == (outputs or 9)
     if method == "trained":
@@ -108,58 +110,58 @@ def test_mlp_memories(method, outputs):
 
 @pytest.mark.parametrize("dim", [16, 64, 256])
 def test_guesses_follow_the_law_of_the_paper(dim):
-    guess = LinearQuestion(dim).search("fast").guess
+    guess = LinearCapacityProblem(dim).search("fast").guess
     assert guess * math.log(guess) == pytest.approx(0.9 * dim**2, rel=0.05)
-    guess = LinearQuestion(dim, "trained", 0.99).search("fast").guess
+    guess = LinearCapacityProblem(dim, "trained", 0.99).search("fast").guess
     assert guess * math.log(guess) == pytest.approx(dim**2 / 1.3, rel=0.05)
-    guess = MLPQuestion(dim, 2 * dim).search("fast").guess
+    guess = MLPCapacityProblem(dim, 2 * dim).search("fast").guess
     assert 0.35 * guess * math.log(guess) == pytest.approx(2 * dim**2, rel=0.05)
-    guess = MLPQuestion(dim, dim, outputs=32).search("fast").guess
+    guess = MLPCapacityProblem(dim, dim, outputs=32).search("fast").guess
     assert 1.2 * guess == pytest.approx(dim**2, rel=0.05)
 
 
 def test_the_luck_of_the_last_shape_is_in_the_guess():
-    question = LinearQuestion(10)
+    question = LinearCapacityProblem(10)
     assert question.expected == pytest.approx(100 * question.density)
     for facts in (11, 37, 90):
         assert question.search("fast", facts / question.expected).guess == facts
 
 
 def test_luck_that_differs_a_little_begins_at_the_same_size():
-    """The next power of the ratio: 1.15^27 = 43.5 and 1.15^28 = 50.1 are neighbours."""
-    question = LinearQuestion(10, ratio=1.15)
+    """The next power of the ratio: 1.15^27 = 43.5 and 1.15^28 = 50.1 are neighbors."""
+    question = LinearCapacityProblem(10, ratio=1.15)
     guesses = {n: question.search("fast", n / question.expected).guess for n in range(41, 54)}
     assert {guesses[n] for n in range(41, 47)} == {44}
     assert {guesses[n] for n in range(47, 54)} == {50}
 
 
 def test_the_authors_ranges():
-    assert LinearQuestion(64).search("paper") == PaperSearch(64, 2048, 1.01)
-    assert MLPQuestion(16, 32).search("paper") == PaperSearch(16, 512, 1.01)
-    assert LinearQuestion(1).search("paper") == PaperSearch(1, 2, 1.01)
+    assert LinearCapacityProblem(64).search("paper") == PaperSearch(64, 2048, 1.01)
+    assert MLPCapacityProblem(16, 32).search("paper") == PaperSearch(16, 512, 1.01)
+    assert LinearCapacityProblem(1).search("paper") == PaperSearch(1, 2, 1.01)
 
 
 def test_the_smallest_shapes_can_be_searched():
-    assert LinearQuestion(1).search("fast") == FastSearch(2, 1.01, 1.04)
-    assert MLPQuestion(1, 1).search("fast").guess >= 1
+    assert LinearCapacityProblem(1).search("fast") == FastSearch(2, 1.01, 1.04)
+    assert MLPCapacityProblem(1, 1).search("fast").guess >= 1
 
 
 def test_a_failed_measurement_is_undecided():
-    task = LinearQuestion(4).task(3, 0)
+    task = LinearCapacityProblem(4).task(3, 0)
     record = perform(task)
     failed = Record(**{**record.__dict__, "metrics": None, "error": "it broke"})
-    assert LinearQuestion.verdict(failed).value == "undecided"
+    assert LinearCapacityProblem.verdict(failed).value == "undecided"
 
 
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: LinearQuestion(0),
-        lambda: LinearQuestion(4, criterion=0.0),
-        lambda: LinearQuestion(4, criterion=1.5),
-        lambda: MLPQuestion(4, 0),
-        lambda: MLPQuestion(4, 4, outputs=1),
-        lambda: MLPQuestion(4, 4, criterion=float("nan")),
+        lambda: LinearCapacityProblem(0),
+        lambda: LinearCapacityProblem(4, criterion=0.0),
+        lambda: LinearCapacityProblem(4, criterion=1.5),
+        lambda: MLPCapacityProblem(4, 0),
+        lambda: MLPCapacityProblem(4, 4, outputs=1),
+        lambda: MLPCapacityProblem(4, 4, criterion=float("nan")),
     ],
 )
 def test_what_is_no_question(make):

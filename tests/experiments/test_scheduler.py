@@ -15,7 +15,16 @@ import pytest
 from tests.experiments import cheap
 
 from factmem._core.errors import FactmemError
-from factmem.experiments import LocalWorkers, Measure, Store, Task, Wanted, Workers, perform, sweep
+from factmem.experiments import (
+    Experiment,
+    LocalWorkers,
+    PendingTasks,
+    Store,
+    Task,
+    Workers,
+    perform,
+    sweep,
+)
 from factmem.experiments.execute import failure
 
 ROOT = Path(__file__).parents[2]
@@ -29,8 +38,8 @@ def refuse(*, number):
     raise FactmemError("this cannot be asked")
 
 
-DOUBLE = Measure("double", 1, double)
-REFUSE = Measure("refuse", 1, refuse)
+DOUBLE = Experiment("double", 1, double)
+REFUSE = Experiment("refuse", 1, refuse)
 
 
 class Here(Workers):
@@ -76,7 +85,7 @@ def tasks(*numbers, measure=DOUBLE):
 
 
 def lacking(all_tasks):
-    return lambda known: Wanted([task for task in all_tasks if task.identity not in known])
+    return lambda known: PendingTasks([task for task in all_tasks if task.identity not in known])
 
 
 @pytest.fixture
@@ -86,11 +95,11 @@ def store(tmp_path):
 
 
 def test_several_wants_take_turns_and_a_task_comes_once():
-    first = Wanted(tasks(1, 2, 3), tasks(7))
-    second = Wanted(tasks(4, 2), tasks(7, 8))
-    both = Wanted.of_all([first, Wanted(), second])
-    assert both == Wanted(tasks(1, 4, 2, 3), tasks(7, 8))
-    assert Wanted.of_all([]) == Wanted([], [])
+    first = PendingTasks(tasks(1, 2, 3), tasks(7))
+    second = PendingTasks(tasks(4, 2), tasks(7, 8))
+    both = PendingTasks.of_all([first, PendingTasks(), second])
+    assert both == PendingTasks(tasks(1, 4, 2, 3), tasks(7, 8))
+    assert PendingTasks.of_all([]) == PendingTasks([], [])
 
 
 def test_everything_is_done_once_and_kept(store):
@@ -123,11 +132,11 @@ def test_fresh_does_everything_again_and_replaces_it(store):
 
 
 def test_what_is_wanted_may_depend_on_results(store):
-    def wanted(known):
+    def pending(known):
         chain = tasks(1)
         while chain[-1].identity in known and len(chain) < 5:
             chain += tasks(known[chain[-1].identity].metrics["doubled"])
-        return Wanted([task for task in chain if task.identity not in known])
+        return PendingTasks([task for task in chain if task.identity not in known])
 
     found = sweep(wanted, store, Here())
     assert sorted(record.metrics["doubled"] for record in found.values()) == [2, 4, 8, 16, 32]
@@ -140,8 +149,8 @@ def test_what_is_wanted_may_depend_on_results(store):
 def test_idle_workers_do_what_may_be_needed_and_never_first(store):
     needed, useful = tasks(1), tasks(10, 11, 12)
 
-    def wanted(known):
-        return Wanted([] if needed[0].identity in known else needed, useful)
+    def pending(known):
+        return PendingTasks([] if needed[0].identity in known else needed, useful)
 
     workers = Here(count=3, at_once=False)
     reports = []
@@ -160,10 +169,10 @@ def test_idle_workers_do_what_may_be_needed_and_never_first(store):
 def test_a_guess_makes_room_for_what_is_needed(store):
     first, then, guess = tasks(1)[0], tasks(2)[0], tasks(10)[0]
 
-    def wanted(known):
+    def pending(known):
         if first.identity not in known:
-            return Wanted([first], [guess])
-        return Wanted([task for task in (then, *tasks(3)) if task.identity not in known])
+            return PendingTasks([first], [guess])
+        return PendingTasks([task for task in (then, *tasks(3)) if task.identity not in known])
 
     workers = Here(count=2, at_once=False)
 
@@ -179,10 +188,12 @@ def test_of_two_guesses_the_useless_and_then_the_younger_makes_room(store):
     first, useless, useful, younger = tasks(1, 10, 11, 12)
     later = tasks(2, 3, 4)
 
-    def wanted(known):
+    def pending(known):
         if first.identity not in known:
-            return Wanted([first], [useless, useful, younger])
-        return Wanted([task for task in later if task.identity not in known], [useful, younger])
+            return PendingTasks([first], [useless, useful, younger])
+        return PendingTasks(
+            [task for task in later if task.identity not in known], [useful, younger]
+        )
 
     workers = Here(count=4, at_once=False)
     sweep(wanted, store, workers, report=lambda _: workers.finish_one(useless, useful, younger))
@@ -193,8 +204,8 @@ def test_a_task_that_is_wanted_twice_is_done_once(store):
     (task,) = tasks(1)
     workers = Here(at_once=False)
 
-    def wanted(known):
-        return Wanted([] if task.identity in known else [task, task], [task])
+    def pending(known):
+        return PendingTasks([] if task.identity in known else [task, task], [task])
 
     found = sweep(wanted, store, workers, report=lambda _: workers.finish_one())
     assert len(workers.submitted) == 1
@@ -205,7 +216,9 @@ def test_a_known_task_may_still_be_called_useful(store):
     first, second = tasks(1, 2)
     sweep(lacking([first]), store, Here())
     found = sweep(
-        lambda known: Wanted([] if second.identity in known else [second], [first]), store, Here()
+        lambda known: PendingTasks([] if second.identity in known else [second], [first]),
+        store,
+        Here(),
     )
     assert set(found) == {first.identity, second.identity}
 
@@ -368,7 +381,7 @@ def test_killing_the_driver_at_twenty_moments_loses_and_repeats_nothing(tmp_path
 
 def test_workers_first_begin_what_suits_them(store):
     class Choosy(Here):
-        def reluctance(self, task):
+        def scheduling_cost(self, task):
             return task.config["number"] % 3
 
     workers = Choosy(1)

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factmem._core.errors import FactmemError, StoreError
-from factmem.experiments import Measure, Record, Store, Task, default_store, perform
+from factmem.experiments import Experiment, Record, Store, Task, default_store, perform
 from factmem.experiments import store as store_module
 
 
@@ -25,7 +25,7 @@ def double(*, number, seed):
 
 
 def record(number=1, seed=0):
-    task = Task(Measure("double", 1, double), {"number": number, "seed": seed})
+    task = Task(Experiment("double", 1, double), {"number": number, "seed": seed})
     return perform(task)
 
 
@@ -115,7 +115,7 @@ def test_a_run_is_named_by_the_start_of_its_identity(path):
 
 WRITER = """
 import sys
-from tests.runs.test_store import write
+from tests.experiments.test_store import write
 write(*sys.argv[1:])
 """
 

@@ -3,18 +3,18 @@
 import numpy as np
 import pytest
 
-from factmem.experiments import Measure, Task, perform
+from factmem.experiments import Experiment, Task, perform
 
 
 def area(side, unit="m", seed=0):
     return {"area": side**2}
 
 
-BASE = Task(Measure("area", 1, area), {"side": 2, "unit": "m", "seed": 3})
+BASE = Task(Experiment("area", 1, area), {"side": 2, "unit": "m", "seed": 3})
 
 
 def test_the_same_configuration_is_the_same_task():
-    again = Task(Measure("area", 1, lambda side: {}), {"seed": 3.0, "unit": "m", "side": 2})
+    again = Task(Experiment("area", 1, lambda side: {}), {"seed": 3.0, "unit": "m", "side": 2})
     assert again.identity == BASE.identity
     assert len(BASE.identity) == 64
 
@@ -22,8 +22,8 @@ def test_the_same_configuration_is_the_same_task():
 @pytest.mark.parametrize(
     "other",
     [
-        Task(Measure("volume", 1, area), BASE.config),
-        Task(Measure("area", 2, area), BASE.config),
+        Task(Experiment("volume", 1, area), BASE.config),
+        Task(Experiment("area", 2, area), BASE.config),
         Task(BASE.measure, {**BASE.config, "side": 3}),
         Task(BASE.measure, {**BASE.config, "seed": 4}),
         Task(BASE.measure, {**BASE.config, "more": None}),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from factmem._core.errors import FactmemError
 from factmem.cli import main
-from factmem.experiments import PaperSearch, TransformerQuestion, perform
+from factmem.experiments import PaperSearch, TransformerCapacityProblem, perform
 from factmem.experiments.transformer_capacity import measure_transformer
 from factmem.facts import Vocabulary
 from factmem.training import BEST, PAPER, QUICK, step_flops
@@ -21,7 +21,7 @@ SIZES = {"subjects": 6, "relations": 5, "answers": 3, "noise": 11}
 
 
 def question(**more):
-    return TransformerQuestion(**{**SMALL, "answers": 3, **more})
+    return TransformerCapacityProblem(**{**SMALL, "answers": 3, **more})
 
 
 def short(**more):
@@ -81,7 +81,7 @@ def test_room_for_more_changes_no_measurement(more):
 @pytest.mark.parametrize("scaling", ["s=r", "s=r2", "d=s=r"])
 def test_most_sizes_of_a_quick_search_are_compiled_for_at_once(scaling):
     answers = None if scaling == "d=s=r" else 8
-    quick = TransformerQuestion(16, 8, 2, 16, answers, protocol="quick", scaling=scaling)
+    quick = TransformerCapacityProblem(16, 8, 2, 16, answers, protocol="quick", scaling=scaling)
     guess = quick.search("fast").guess
     rooms = [quick.task(size, 0).config["room"] for size in range(1, 6 * guess)]
     assert len({tuple(room.values()) for room in rooms[: int(1.3 * guess)]}) == 1
@@ -146,13 +146,13 @@ def test_the_guess_is_the_size_with_the_nearest_facts(facts, scaling):
 
 def test_guesses_for_the_shape_that_was_measured():
     def guess(**more):
-        return TransformerQuestion(32, 8, 4, 32, 8, **more).search("fast").guess
+        return TransformerCapacityProblem(32, 8, 4, 32, 8, **more).search("fast").guess
 
     # Facts per parameter: 0.11, 0.21 and 0.15 of 6144.
     assert (guess(), guess(protocol="best"), guess(protocol="compiled")) == (26, 36, 30)
     assert guess(scaling="s=r2") == 80
     # Answers of twice as many bits: half as many facts.
-    assert TransformerQuestion(32, 8, 4, 32, 64).search("fast").guess == 18
+    assert TransformerCapacityProblem(32, 8, 4, 32, 64).search("fast").guess == 18
 
 
 def test_all_numbers_of_a_protocol_are_part_of_the_configuration():

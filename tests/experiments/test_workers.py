@@ -16,7 +16,7 @@ from tests.experiments import cheap
 
 from factmem._core.errors import FactmemError
 from factmem._core.threads import cores
-from factmem.experiments import LocalWorkers, Measure, Task
+from factmem.experiments import Experiment, LocalWorkers, Task
 
 ROOT = Path(__file__).parents[2]
 
@@ -44,8 +44,8 @@ def sleep(*, seconds):
     return {}
 
 
-WHEREABOUTS = Measure("whereabouts", 1, whereabouts)
-SLEEP = Measure("sleep", 1, sleep)
+WHEREABOUTS = Experiment("whereabouts", 1, whereabouts)
+SLEEP = Experiment("sleep", 1, sleep)
 
 
 def gone(process, seconds=10):
@@ -150,7 +150,7 @@ def test_there_is_at_least_one():
 DRIVER = """
 from concurrent.futures import wait
 from factmem.experiments import LocalWorkers, Task
-from tests.runs.test_workers import SLEEP
+from tests.experiments.test_workers import SLEEP
 workers = LocalWorkers(2)
 futures = [workers.submit(Task(SLEEP, {"seconds": 600 + n})) for n in range(2)]
 print("begun", flush=True)
@@ -175,18 +175,18 @@ def test_workers_die_with_a_driver_that_is_killed(moment):
 
 def test_a_task_goes_to_the_worker_that_has_done_its_like():
     def of(dim, seed):
-        return Task(Measure("shaped", 1, sleep_in_shape), {"dim": dim, "seed": seed})
+        return Task(Experiment("shaped", 1, sleep_in_shape), {"dim": dim, "seed": seed})
 
     with LocalWorkers(2) as workers:
-        assert workers.reluctance(of(8, 0)) == 1, "nobody has"
+        assert workers.scheduling_cost(of(8, 0)) == 1, "nobody has"
         first, second = workers.submit(of(8, 0)), workers.submit(of(16, 0))
-        assert workers.reluctance(of(8, 1)) == 2, "those who have are busy"
-        assert workers.reluctance(of(32, 1)) == 1
+        assert workers.scheduling_cost(of(8, 1)) == 2, "those who have are busy"
+        assert workers.scheduling_cost(of(32, 1)) == 1
         assert workers._busy[first] != workers._busy[second]
         place = workers._busy[second]
         wait([first, second])
         assert workers.free() == 2
-        assert workers.reluctance(of(16, 1)) == 0
+        assert workers.scheduling_cost(of(16, 1)) == 0
         again = workers.submit(of(16, 1))
         assert workers._busy[again] == place
         wait([again])

@@ -13,7 +13,7 @@ from factmem.memories.activations import HermitePolynomial, Relu, activation_fro
 
 
 @pytest.mark.parametrize("degree", [0, 1, 2, 3, 4, 5, 6, 12, 20])
-def test_hermite_is_the_normalised_probabilists_polynomial(degree):
+def test_hermite_is_the_normalized_probabilists_polynomial(degree):
     x = np.linspace(-3, 3, 31)
     expected = eval_hermitenorm(degree, x) / sqrt(factorial(degree))
     largest = np.abs(expected).max()

@@ -7,6 +7,7 @@ import pytest
 from scipy.special import logsumexp
 
 from factmem._core.errors import FactmemError
+from factmem._core.lbfgs import Outcome
 from factmem.memories import (
     Associations,
     BilinearMemory,
@@ -19,7 +20,6 @@ from factmem.memories import (
     fitted_relu,
     rounded,
 )
-from factmem.memories.hinge import Outcome
 
 PAIRS = Associations.draw(jr.key(0), 100, 16, target="permutation")
 ENOUGH = {fitted_features: 48, fitted_relu: 20, fitted_bilinear: 12}

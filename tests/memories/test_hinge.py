@@ -11,7 +11,8 @@ from scipy.optimize import check_grad
 from scipy.special import logsumexp
 
 from factmem._core.errors import FactmemError
-from factmem.memories.hinge import Outcome, gentle_hinge, minimise, smooth_hinge, squared_hinge
+from factmem._core.lbfgs import Outcome, minimize
+from factmem.memories.margin_losses import gentle_hinge, smooth_hinge, squared_hinge
 
 from .test_decoding import margins_by_loops, problem
 
@@ -100,7 +101,7 @@ START = {"a": np.ones(3), "b": np.full((2, 2), 5.0)}
 
 
 def test_a_quadratic_is_solved_to_float64():
-    found = minimise(quadratic, START, jnp.array([1.0, 2.0, 3.0]), iterations=100)
+    found = minimize(quadratic, START, jnp.array([1.0, 2.0, 3.0]), iterations=100)
     np.testing.assert_allclose(found.point["a"], [1, 2, 3], atol=1e-10)
     np.testing.assert_allclose(found.point["b"], 0, atol=1e-10)
     assert found.point["a"].dtype == np.float64
@@ -110,7 +111,7 @@ def test_a_quadratic_is_solved_to_float64():
 
 
 def test_the_users_precision_is_left_alone():
-    minimise(quadratic, START, jnp.zeros(3), iterations=2)
+    minimize(quadratic, START, jnp.zeros(3), iterations=2)
     assert jnp.ones(2).dtype == jnp.float32
     assert not jax.config.jax_enable_x64
 
@@ -119,10 +120,10 @@ def test_few_iterations_are_an_outcome():
     def valley(weights, data):
         return jnp.sum((1 - weights[:-1]) ** 2 + 100 * (weights[1:] - weights[:-1] ** 2) ** 2)
 
-    found = minimise(valley, -np.ones(4), (), iterations=3)
+    found = minimize(valley, -np.ones(4), (), iterations=3)
     assert found.outcome is Outcome.ITERATIONS
     assert found.iterations == 3
-    assert minimise(valley, -np.ones(4), (), iterations=1000).loss < 1e-15
+    assert minimize(valley, -np.ones(4), (), iterations=1000).loss < 1e-15
 
 
 def test_enough_ends_it_at_the_point_that_was_enough():
@@ -138,14 +139,14 @@ def test_enough_ends_it_at_the_point_that_was_enough():
         scales = jnp.array([[1.0, 5.0], [25.0, 125.0]])
         return quadratic({"a": weights["a"], "b": weights["b"] * scales}, data)
 
-    found = minimise(stretched, slow, jnp.zeros(3), iterations=50, enough=enough, check_every=3)
+    found = minimize(stretched, slow, jnp.zeros(3), iterations=50, enough=enough, check_every=3)
     assert found.outcome is Outcome.ENOUGH
     assert found.iterations == 6
     np.testing.assert_array_equal(found.point["b"], seen[-1])
 
 
 def test_a_start_that_is_not_finite_is_an_outcome():
-    found = minimise(quadratic, {"a": np.full(3, np.nan), "b": START["b"]}, 0.0, iterations=5)
+    found = minimize(quadratic, {"a": np.full(3, np.nan), "b": START["b"]}, 0.0, iterations=5)
     assert found.outcome is Outcome.NOT_FINITE
 
 
@@ -153,7 +154,7 @@ def test_no_further_way_down_is_an_outcome():
     def kink(weights, data):
         return jnp.sum(jnp.abs(weights)) + 1e8
 
-    found = minimise(kink, np.array([0.3, -0.7]), (), iterations=1000)
+    found = minimize(kink, np.array([0.3, -0.7]), (), iterations=1000)
     assert found.outcome is Outcome.STALLED
 
 
@@ -166,13 +167,13 @@ def test_one_shape_compiles_once():
         return jnp.sum((weights - data) ** 2)
 
     for seed in range(3):
-        minimise(loss, np.zeros(5), jr.normal(jr.key(seed), (5,)), iterations=20)
+        minimize(loss, np.zeros(5), jr.normal(jr.key(seed), (5,)), iterations=20)
     assert traces == 1
 
 
 def test_progress_is_reported():
     reports = []
-    minimise(
+    minimize(
         quadratic,
         START,
         jnp.zeros(3),
@@ -186,4 +187,4 @@ def test_progress_is_reported():
 
 def test_no_iterations_are_refused():
     with pytest.raises(FactmemError, match="at least one iteration"):
-        minimise(quadratic, START, jnp.zeros(3), iterations=0)
+        minimize(quadratic, START, jnp.zeros(3), iterations=0)

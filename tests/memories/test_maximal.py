@@ -5,8 +5,8 @@ import jax.random as jr
 import numpy as np
 import pytest
 
+from factmem._core.lbfgs import Outcome
 from factmem.memories import Associations, Verdict, hebbian, maximal
-from factmem.memories.hinge import Outcome
 
 
 @pytest.mark.parametrize("seed", range(3))

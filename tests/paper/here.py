@@ -7,7 +7,7 @@ import jax
 import pytest
 
 from factmem import memories
-from factmem.experiments import Measure, Store, Workers, perform
+from factmem.experiments import Experiment, Store, Workers, perform
 from factmem.experiments import memory_capacity as questions
 from factmem.paper import Verdict, check_claims
 
@@ -40,7 +40,7 @@ def checked(claim, store, **options):
 
 def told(found):
     """All that a verdict rests on, for when a test fails."""
-    checks = [f"{c.what}: {c.measured} ({c.wanted})" for c in found.finding.checks]
+    checks = [f"{c.what}: {c.measured} ({c.expected})" for c in found.finding.checks]
     return "\n".join([found.finding.verdict.value, *checks, found.finding.note])
 
 
@@ -78,7 +78,7 @@ def wrapped(name, change):
 
 def searched(monkeypatch, function):
     """Searches for what memories store ask this function instead."""
-    monkeypatch.setattr(questions, "MEASURE", Measure(function.__name__, 1, function))
+    monkeypatch.setattr(questions, "MEASURE", Experiment(function.__name__, 1, function))
 
 
 def by_information(*, dim, width, outputs, facts, seed, **_):

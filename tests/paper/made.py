@@ -5,9 +5,9 @@ from functools import cache
 
 from factmem._core.canonical_json import plain
 from factmem.experiments import (
-    Measure,
+    CapacityProblem,
+    Experiment,
     PaperSearch,
-    Question,
     Record,
     Task,
 )
@@ -27,11 +27,11 @@ def by_law(*, dim, size, exponent, scatter, seed):
     return {"stored": size <= scatter[seed] * dim ** (2 * exponent) / 2, "relative_margin": 0.125}
 
 
-LAW = Measure("by law", 1, by_law)
+LAW = Experiment("by law", 1, by_law)
 
 
 @dataclass(frozen=True)
-class Asked(Question):
+class Asked(CapacityProblem):
     """Stores params^exponent / 2 facts, params = d²."""
 
     dim: int
@@ -75,7 +75,7 @@ def record(task):
 def known_of(measured):
     """All runs of a measurement, made in this process and kept nowhere."""
     known = {}
-    while needed := measured.wanted(known).needed:
+    while needed := measured.pending(known).needed:
         known |= {task.identity: record(task) for task in needed}
     return known
 
@@ -101,8 +101,8 @@ def trained_by_law(monkeypatch, exponent=1.0, limited=()):
     def possible(*, dim, **_):
         return {"facts": 0.75 if dim in limited else 1.0, "answers": 1.0}
 
-    monkeypatch.setattr(transformers, "MEASURE", Measure("law", 1, stores))
-    monkeypatch.setattr(limits, "MEASURE", Measure("possible", 1, possible))
+    monkeypatch.setattr(transformers, "MEASURE", Experiment("law", 1, stores))
+    monkeypatch.setattr(limits, "MEASURE", Experiment("possible", 1, possible))
 
 
 def column(plot, name):

@@ -3,8 +3,8 @@
 import pytest
 from tests.paper.here import checked
 
-from factmem.experiments import Measure, Store, Task
-from factmem.experiments.measurement import Runs, Together, direct, kept_of
+from factmem.experiments import Experiment, Store, Task
+from factmem.experiments.measurement import MeasurementGroup, Runs, direct, kept_of
 from factmem.paper import Claim, Finding, Verdict
 from factmem.paper.claim import between
 
@@ -21,7 +21,7 @@ def fail(*, seed):
     raise ZeroDivisionError("deep inside")
 
 
-KEPT = Measure("double", 1, double)
+KEPT = Experiment("double", 1, double)
 
 
 def slow(*numbers):
@@ -93,7 +93,7 @@ def test_a_number_that_is_missing_does_not_hold(store):
 
 
 def test_runs_that_failed_are_no_measurement(store):
-    flaky = Runs((Task(Measure("fail", 1, fail), {"seed": 0}),))
+    flaky = Runs((Task(Experiment("fail", 1, fail), {"seed": 0}),))
     assert checked(a_claim(measured=flaky), store).finding.verdict is Verdict.NOT_CHECKABLE
     assert kept_of(flaky, store) is None
     assert not checked(a_claim(at_length=flaky), store).at_length
@@ -111,7 +111,7 @@ def test_what_is_refuted_should_fail(store):
 
 
 def test_several_measurements_at_once(store):
-    both = Together({"a": slow(1, 2), "b": direct(double, [0, 1], number=5)})
+    both = MeasurementGroup({"a": slow(1, 2), "b": direct(double, [0, 1], number=5)})
 
     def judge(results):
         assert [r["twice"] for r in results["a"]] == [2, 4]

@@ -26,7 +26,7 @@ from factmem.paper.claim import between, close, exponent, fitted, fitted_bracket
 )
 def test_numbers_between_others(measured, least, most, holds, wanted):
     check = between("it", measured, least, most)
-    assert (check.holds, check.wanted) == (holds, wanted)
+    assert (check.holds, check.expected) == (holds, wanted)
 
 
 @given(st.floats(-10, 10).filter(lambda x: abs(x) > 0.1), st.floats(-0.5, 0.5))

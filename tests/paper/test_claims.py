@@ -3,14 +3,14 @@
 from pathlib import Path
 
 import pytest
-from tests.claims import (
-    test_bounds,
-    test_constructions,
-    test_dynamics,
-    test_linear_limits,
-    test_linear_memories,
-    test_mlp_memories,
-    test_trained_transformers,
+from tests.paper import (
+    test_claims_linear_limits,
+    test_claims_linear_memories,
+    test_claims_mlp_memories,
+    test_claims_section_4,
+    test_claims_section_5,
+    test_claims_section_6,
+    test_claims_trained,
 )
 
 from factmem._core.errors import FactmemError
@@ -25,7 +25,7 @@ def test_every_claim_is_told_in_full():
         assert claim.claim.endswith(".")
         assert claim.method.endswith(".")
         assert claim.place
-        tasks = claim.measured.wanted({}).needed
+        tasks = claim.measured.pending({}).needed
         assert {task.seed for task in tasks} <= {5, 6, 7}
         assert tasks
 
@@ -36,13 +36,13 @@ def test_only_the_misreading_should_fail():
 
 def test_every_claim_has_a_test_that_breaks_it():
     modules = (
-        test_bounds,
-        test_constructions,
-        test_dynamics,
-        test_linear_limits,
-        test_linear_memories,
-        test_mlp_memories,
-        test_trained_transformers,
+        test_claims_section_6,
+        test_claims_section_4,
+        test_claims_section_5,
+        test_claims_linear_limits,
+        test_claims_linear_memories,
+        test_claims_mlp_memories,
+        test_claims_trained,
     )
     broken = {name for module in modules for name in module.BROKEN}
     assert broken == {claim.id for claim in all_claims()}

@@ -50,7 +50,7 @@ BROKEN = {
         lambda: claims.one_gradient_step([0], 16, 24, 4),
         wrapped("correlation_loss", lambda loss: -loss),
     ),
-    "quantisation": (lambda: claims.quantisation([0], dims=(96,)), coarser),
+    "quantization": (lambda: claims.quantization([0], dims=(96,)), coarser),
 }
 
 

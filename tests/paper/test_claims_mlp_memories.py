@@ -51,8 +51,8 @@ BROKEN = {
         lambda: claims.theorem_2([0, 1], widths=(128, 256)),
         wrapped("hermite_memory", lambda m: eqx.tree_at(lambda x: x.out, m, 2 * m.out)),
     ),
-    "tangents-learnt": (
-        lambda: claims.tangents_are_learnt([0], 16, 24, 4, 64, steps=300),
+    "tangents-learned": (
+        lambda: claims.tangents_are_learned([0], 16, 24, 4, 64, steps=300),
         not_linear,
     ),
     "tangents-share-answers": (
@@ -69,7 +69,7 @@ BROKEN = {
 @pytest.mark.parametrize("name", nightly(BROKEN, ("few-outputs",)))
 def test_it_holds_and_fails_when_broken(monkeypatch, tmp_path, name):
     holds_then_fails(*BROKEN[name], monkeypatch, tmp_path)
-    if name == "tangents-learnt":
+    if name == "tangents-learned":
         forget_compiled()
 
 

@@ -50,9 +50,9 @@ class Transposed(FactTable):
 
 
 def hardly_any_rate(monkeypatch):
-    right = maps.Experiment.softmax_descent
+    right = maps.FlowSpec.softmax_descent
     monkeypatch.setattr(
-        maps.Experiment,
+        maps.FlowSpec,
         "softmax_descent",
         lambda self, *, dim, rate, steps: right(self, dim=dim, rate=rate / 1e6, steps=steps),
     )

@@ -5,7 +5,7 @@ from tests.paper.here import checked, holds_then_fails, told
 
 from factmem import bounds
 from factmem.bounds import TableBits, Zipf
-from factmem.experiments import LinearQuestion, Measure, MLPQuestion, Store
+from factmem.experiments import Experiment, LinearCapacityProblem, MLPCapacityProblem, Store
 from factmem.experiments import memory_capacity as questions
 from factmem.paper import claims_section_6 as claims
 from factmem.paper.claim import Verdict
@@ -43,7 +43,7 @@ def store_some(*, dim, width, facts, **_):
 @pytest.fixture(autouse=True)
 def quick_searches(monkeypatch):
     """Searches for what memories store are tested with their own claims."""
-    measure = Measure("some", 1, store_some)
+    measure = Experiment("some", 1, store_some)
     monkeypatch.setattr(questions, "MEASURE", measure)
 
 
@@ -70,7 +70,7 @@ def test_the_misreading_fails_unless_parameters_and_bits_are_miscounted(monkeypa
         assert intact.as_expected
         monkeypatch.setattr(bounds, "bits_for_loss", lambda *_: 1.0)
         assert checked(make(), store).finding.verdict is Verdict.FAILS
-        for question in (LinearQuestion, MLPQuestion):
+        for question in (LinearCapacityProblem, MLPCapacityProblem):
             monkeypatch.setattr(question, "parameters", property(root_of_weights))
         broken = checked(make(), store)
     assert broken.finding.verdict is Verdict.HOLDS, told(broken)

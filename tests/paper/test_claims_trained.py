@@ -6,7 +6,7 @@ import pytest
 from tests.paper.here import checked, holds_then_fails, told
 
 from factmem import training
-from factmem.experiments import Measure, Store
+from factmem.experiments import Experiment, Store
 from factmem.experiments import transformer_capacity as questions
 from factmem.paper import claims_trained as claims
 
@@ -27,7 +27,7 @@ def stores(exponent):
 
 
 def measured(monkeypatch, exponent):
-    measure = Measure("law", int(10 * exponent), stores(exponent))
+    measure = Experiment("law", int(10 * exponent), stores(exponent))
     monkeypatch.setattr(questions, "MEASURE", measure)
 
 

@@ -9,15 +9,15 @@ from tests.paper.here import Here
 from tests.paper.made import known_of, record, trained_by_law
 
 from factmem.experiments import (
-    LimitedSearches,
-    LinearQuestion,
-    Measure,
+    CapacityWithLimitsSearches,
+    Experiment,
+    LinearCapacityProblem,
+    MeasurementGroup,
     Runs,
     Searches,
     Store,
     Task,
-    Together,
-    TransformerQuestion,
+    TransformerCapacityProblem,
 )
 from factmem.experiments import memory_capacity as memory_questions
 from factmem.experiments.measurement import stored_runs
@@ -83,7 +83,7 @@ def one(*, number):
     return {"one": number}
 
 
-OTHER = Measure("other", 1, one)
+OTHER = Experiment("other", 1, one)
 
 
 def runs(*numbers):
@@ -101,10 +101,10 @@ def test_expected_time_falls_to_nothing_as_runs_become_known():
 
 
 def test_what_is_measured_together_adds_up():
-    both = Together({"a": runs(1), "b": runs(2, 3)})
+    both = MeasurementGroup({"a": runs(1), "b": runs(2, 3)})
     assert expected_seconds(both, {}, USUAL) == 30
-    assert expected_seconds(Together({}), {}, USUAL) == 0
-    nested = Together({"c": both, "d": runs(4)})
+    assert expected_seconds(MeasurementGroup({}), {}, USUAL) == 0
+    nested = MeasurementGroup({"c": both, "d": runs(4)})
     assert expected_seconds(nested, {}, USUAL) == 40
     figures = [PaperFigure(str(k), "t", "t", each, lambda _: None)
                for k, each in enumerate((nested, runs(5)))]  # fmt: skip
@@ -120,7 +120,7 @@ def test_every_figure_takes_some_time_and_all_of_them_the_sum(scale):
 
 
 def paper(dim, protocol="paper"):
-    return TransformerQuestion(dim, 8, dim // 8, dim, protocol=protocol)
+    return TransformerCapacityProblem(dim, 8, dim // 8, dim, protocol=protocol)
 
 
 def test_steps_of_a_transformer_worked_by_hand():
@@ -137,7 +137,7 @@ def test_steps_of_a_transformer_worked_by_hand():
     "make",
     [
         lambda: [paper(16), paper(32)],
-        lambda: [LinearQuestion(8, "trained", 0.99), LinearQuestion(8)],
+        lambda: [LinearCapacityProblem(8, "trained", 0.99), LinearCapacityProblem(8)],
         lambda: [paper(16, "compiled")],
     ],
     ids=["transformers", "memories", "compiled"],
@@ -163,8 +163,10 @@ def test_searches_that_are_over_cost_nothing_more(dim):
         return {"stored": facts <= dim**2 / 3}
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(memory_questions, "MEASURE", Measure("memory", 1, stored))
-        both = Searches([LinearQuestion(dim, ratio=1.3), LinearQuestion(2 * dim, ratio=1.3)], [0])
+        patch.setattr(memory_questions, "MEASURE", Experiment("memory", 1, stored))
+        both = Searches(
+            [LinearCapacityProblem(dim, ratio=1.3), LinearCapacityProblem(2 * dim, ratio=1.3)], [0]
+        )
         first = Searches(both.questions[:1], [0])
         second = Searches(both.questions[1:], [0])
         whole = expected_seconds(both, {}, USUAL)
@@ -179,7 +181,7 @@ def test_searches_that_are_over_cost_nothing_more(dim):
 def test_limits_of_embeddings_cost_what_their_searches_do(monkeypatch):
     trained_by_law(monkeypatch)
     searches = Searches([paper(16)], [0])
-    limited = LimitedSearches(searches)
+    limited = CapacityWithLimitsSearches(searches)
     assert expected_seconds(limited, {}, USUAL) == expected_seconds(searches, {}, USUAL)
     assert expected_seconds(limited, known_of(limited), USUAL) == 0
 

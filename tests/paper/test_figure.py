@@ -5,7 +5,7 @@ from tests.paper.here import Here
 from tests.paper.made import simple_plot
 
 from factmem._core.errors import FactmemError
-from factmem.experiments import Measure, Runs, Store, Task, measure, perform
+from factmem.experiments import Experiment, Runs, Store, Task, measure, perform
 from factmem.experiments.execute import failure
 from factmem.paper import Figures, PaperFigure
 from factmem.plotting.plot import Line
@@ -17,7 +17,7 @@ def double(*, number):
 
 
 double.calls = 0
-KEPT = Measure("double", 1, double)
+KEPT = Experiment("double", 1, double)
 
 
 def figure(name, *numbers):
@@ -44,12 +44,12 @@ def test_every_figure_is_drawn_of_its_own_runs_in_their_order(store):
 def test_what_two_figures_need_is_measured_once(store):
     before = double.calls
     both = Figures([figure("a", 1, 2), figure("b", 2, 3)])
-    assert len(both.wanted({}).needed) == 3
+    assert len(both.pending({}).needed) == 3
     assert both.left({}) == 4
     measure(both, store, Here())
     assert double.calls == before + 3
     known = {record.identity: record for record in store.records()}
-    assert not both.wanted(known).needed
+    assert not both.pending(known).needed
     assert both.left(known) == 0
 
 

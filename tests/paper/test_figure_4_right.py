@@ -123,7 +123,7 @@ def test_the_map_is_drawn_with_its_frontier():
     ]
 
 
-def test_places_that_are_missing_have_no_colour_and_the_caption_says_how_many():
+def test_places_that_are_missing_have_no_color_and_the_caption_says_how_many():
     figure = figure_4_right(places=SMALL)
     results = [{"best_accuracy": accuracy(task.config)} for task in figure.measured.tasks]
     results[4] = {}  # of m = 1 and H = 2, the second seed

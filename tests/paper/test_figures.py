@@ -20,7 +20,7 @@ def test_every_figure_of_the_paper_is_there_in_its_order(scale):
         assert len(figure.told) > 80
         assert figure.told.endswith((".", "?"))
         assert isinstance(figure.measured, Measurement)
-        needed = figure.measured.wanted({}).needed
+        needed = figure.measured.pending({}).needed
         assert needed
         assert all(task.measure.kept for task in needed), "drawing it again takes seconds"
 
@@ -53,7 +53,7 @@ def test_both_scales_of_what_is_not_trained_are_the_same():
 
 def test_quick_figures_have_three_seeds_and_the_papers_are_those_of_the_authors():
     def seeds(name, scale):
-        return {task.seed for task in figure_named(name, scale).measured.wanted({}).needed}
+        return {task.seed for task in figure_named(name, scale).measured.pending({}).needed}
 
     for name in ("1-left", "1-right", "6"):
         assert seeds(name, "quick") == {0, 1, 2}

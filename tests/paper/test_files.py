@@ -81,7 +81,7 @@ def test_an_interruption_leaves_whole_files_alone(tmp_path, monkeypatch):
 
 def test_all_of_them_are_written_by_the_function_that_writes_whole(tmp_path, monkeypatch):
     written = []
-    monkeypatch.setattr(files, "write_whole", lambda path, _: written.append(path.suffix))
+    monkeypatch.setattr(files, "write_atomic", lambda path, _: written.append(path.suffix))
     monkeypatch.setattr(files, "save_figure", lambda _, path: written.append(path.suffix))
     write_figure(simple_plot(), tmp_path)
     assert written == [".pdf", ".png", ".csv", ".txt"]

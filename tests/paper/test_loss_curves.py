@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from tests.plotting.test_flow_curves import QUESTIONS, TIMES, curves
 from tests.paper.made import column
+from tests.plotting.test_flow_curves import QUESTIONS, TIMES, curves
 
 import factmem.dynamics
 from factmem.dynamics import find_stages
@@ -49,7 +49,7 @@ def test_levels_are_the_losses_of_knowing_nothing_and_of_knowing_relations():
 def test_stages_are_spans_that_fill_the_axis():
     (chart,) = drawn(run()).panels
     assert [(span.name, span.start, span.end) for span in chart.spans] == [
-        ("initialisation", 0.0, 900.0),
+        ("initialization", 0.0, 900.0),
         ("hallucination", 900.0, 4100.0),
         ("convergence", 4100.0, 8192.0),
     ]
@@ -117,7 +117,7 @@ class Remembered:
 @pytest.mark.parametrize("attention", ["linear", "softmax"])
 def test_times_are_told_as_steps(monkeypatch, attention):
     """At rate 0.5 a time of 800 is 1,600 steps; stages end as `find_stages` has it."""
-    monkeypatch.setattr(factmem.dynamics, "Experiment", Remembered)
+    monkeypatch.setattr(factmem.dynamics, "FlowSpec", Remembered)
     found = measure_losses(
         attention=attention, subjects=16, relations=4, answers=8, dim=None, rate=0.5, steps=1600,
         batch=64, seed=0,
@@ -138,7 +138,7 @@ def test_times_are_told_as_steps(monkeypatch, attention):
 # Compiling takes most of a minute on a busy machine.
 @pytest.mark.slow
 def test_losses_begin_at_knowing_nothing_and_add_up():
-    """A descent of a few steps, small enough for a test: nothing is learnt at first."""
+    """A descent of a few steps, small enough for a test: nothing is learned at first."""
     found = measure_losses(
         attention="linear", subjects=4, relations=2, answers=2, dim=None, rate=0.1, steps=64,
         batch=64, seed=0,

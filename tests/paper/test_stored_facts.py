@@ -9,7 +9,7 @@ import pytest
 from tests.paper.made import Asked, column, drawn, known_of, trained_by_law
 
 from factmem._core.errors import FactmemError
-from factmem.experiments import TransformerQuestion
+from factmem.experiments import TransformerCapacityProblem
 from factmem.experiments.memory_capacity import solve_n_log_n
 from factmem.paper.stored_facts import Law, StoredLine, stored_facts_figure
 from factmem.plotting.plot import Axis, Line
@@ -206,7 +206,9 @@ TRAINED = (16, 32, 24, 12, 8)
 
 
 def transformers(dims=TRAINED, **more):
-    questions = [TransformerQuestion(dim, 4, dim // 4, dim, protocol="quick") for dim in dims]
+    questions = [
+        TransformerCapacityProblem(dim, 4, dim // 4, dim, protocol="quick") for dim in dims
+    ]
     return StoredLine("trained", questions, (0, 1, 2), limits=True, **more)
 
 

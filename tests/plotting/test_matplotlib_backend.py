@@ -139,7 +139,7 @@ def test_spans_are_shaded_and_named():
     assert {"first", "second"} <= all_texts(figure)
 
 
-def test_every_line_is_in_the_legend_and_told_apart_without_colours():
+def test_every_line_is_in_the_legend_and_told_apart_without_colors():
     lines = [Line(f"l{k}", (1.0, 2.0), (1.0 + k, 2.0 + k)) for k in range(4)]
     (axes,) = of(chart(*lines, Line("ref", (1.0, 2.0), (1.0, 2.0), kind="reference"))).axes
     named = [text.get_text() for text in axes.get_legend().get_texts()]
@@ -156,7 +156,7 @@ def test_a_chart_without_points_is_still_drawn():
     assert as_bytes(of(chart(empty, empty))).startswith(b"\x89PNG")
 
 
-def test_a_map_has_its_cells_limits_and_scale_of_colours():
+def test_a_map_has_its_cells_limits_and_scale_of_colors():
     figure = of(heat_map(lines=(Line("frontier", (1.0, 3.0), (5.0, 25.0), kind="reference"),)))
     axes, bar = figure.axes
     (mesh,) = axes.collections
@@ -181,10 +181,10 @@ def test_a_map_of_kinds_names_them_and_has_no_scale():
     (axes,) = figure.axes
     assert [text.get_text() for text in axes.get_legend().get_texts()] == list(kinds)
     (mesh,) = axes.collections
-    colours = mesh.cmap(mesh.norm(mesh.get_array()))
-    assert len({tuple(c) for c in np.reshape(colours, (-1, 4))}) == 3
+    colors = mesh.cmap(mesh.norm(mesh.get_array()))
+    assert len({tuple(c) for c in np.reshape(colors, (-1, 4))}) == 3
     patches = [tuple(patch.get_facecolor()) for patch in axes.get_legend().get_patches()]
-    assert [tuple(c) for c in np.reshape(colours, (2, 3, 4))[0]] == patches
+    assert [tuple(c) for c in np.reshape(colors, (2, 3, 4))[0]] == patches
 
 
 def test_texts_stand_in_the_middles_of_their_cells():
@@ -224,7 +224,7 @@ def test_text_is_text_and_nothing_else():
     assert set(names) <= all_texts(figure)
 
 
-def test_colour_bars_and_kinds_are_text_too():
+def test_color_bars_and_kinds_are_text_too():
     figure = of(heat_map(unit=HOSTILE[1]))
     as_bytes(figure)
     assert HOSTILE[1] in all_texts(figure)

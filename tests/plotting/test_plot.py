@@ -114,12 +114,12 @@ def named(name, group="", kind="measured"):
     return Line(name, (1.0,), (1.0,), kind=kind, group=group)
 
 
-def test_lines_of_their_own_differ_in_colour_and_marker():
+def test_lines_of_their_own_differ_in_color_and_marker():
     found = looks([named("a"), named("b", kind="curve"), named("c")])
     assert found == {"a": (0, 0), "b": (1, 1), "c": (2, 2)}
 
 
-def test_lines_of_a_group_share_a_colour_and_differ_in_their_markers():
+def test_lines_of_a_group_share_a_color_and_differ_in_their_markers():
     lines = [named("a1", "a"), named("b1", "b"), named("a2", "a"), named("alone"), named("b2", "b")]
     assert looks(lines) == {
         "a1": (0, 0), "a2": (0, 1), "b1": (1, 0), "b2": (1, 1), "alone": (2, 2),

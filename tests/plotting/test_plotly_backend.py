@@ -11,7 +11,7 @@ from tests.report import made
 
 from factmem.plotting import interactive
 from factmem.plotting.plot import Axis, Level, Line, Span
-from factmem.report.marks import COLOURS, marks_of
+from factmem.report.marks import COLORS, marks_of
 
 
 def drawn(*panels):
@@ -35,26 +35,26 @@ def test_kinds_of_lines_look_different():
     modes = [each["mode"] for each in (measured, fit, theory, curve)]
     assert modes == ["lines+markers", "lines", "lines", "lines"]
     assert theory["line"]["dash"] != "solid"
-    assert theory["line"]["color"] not in {light for light, _ in COLOURS}
+    assert theory["line"]["color"] not in {light for light, _ in COLORS}
     assert curve["line"]["width"] > fit["line"]["width"]
     assert fit["line"]["color"] == measured["line"]["color"]
 
 
-def test_lines_differ_without_colours():
+def test_lines_differ_without_colors():
     names = [f"line {k}" for k in range(8)]
     marks = marks_of(made.plot(made.chart(*map(made.line, names))))
     assert len({(marks[name].symbol, marks[name].dash) for name in names}) == 8
-    assert len({marks[name].colour for name in names}) == 8
+    assert len({marks[name].color for name in names}) == 8
 
 
-def test_lines_of_a_group_have_one_colour_and_different_symbols():
+def test_lines_of_a_group_have_one_color_and_different_symbols():
     lines = [replace(made.line(f"{a}{b}"), group=a) for a in "xyz" for b in "1234"]
     marks = marks_of(made.plot(made.chart(*lines)))
     for group in "xyz":
         own = [marks[f"{group}{b}"] for b in "1234"]
-        assert len({mark.colour for mark in own}) == len({mark.dash for mark in own}) == 1
+        assert len({mark.color for mark in own}) == len({mark.dash for mark in own}) == 1
         assert len({mark.symbol for mark in own}) == 4
-    assert len({marks[f"{group}1"].colour for group in "xyz"}) == 3
+    assert len({marks[f"{group}1"].color for group in "xyz"}) == 3
 
 
 def test_a_line_has_one_mark_in_all_panels():
@@ -123,7 +123,7 @@ def test_logarithmic_maps_without_ticks_have_powers_of_ten():
     assert (axis["tickvals"], axis["ticktext"]) == ([0, 1, 2], ["1", "10", "100"])
 
 
-def test_kinds_of_cells_have_a_colour_and_a_name_each():
+def test_kinds_of_cells_have_a_color_and_a_name_each():
     cells = drawn(
         made.heat_map(kinds=("one", "two", "three"), values=((0.0, 1.0, 2.0), (2.0, 1.0, 0.0)))
     )[0]["data"][0]

@@ -38,7 +38,7 @@ def test_the_line_is_where_both_rates_are_equal():
     assert np.allclose(of_relations, of_subjects)
 
 
-def test_a_dot_marks_tables_whose_marginal_is_learnt_first():
+def test_a_dot_marks_tables_whose_marginal_is_learned_first():
     left, _ = stage_map(CELLS, 8).axes
     dots = [line for line in left.lines if line.get_marker() == "."]
     assert [(round(dot.get_xdata()[0]), round(dot.get_ydata()[0])) for dot in dots] == [(1, 0)]

@@ -2,7 +2,7 @@
 
 import math
 
-from factmem.experiments.scheduler import Wanted
+from factmem.experiments.scheduler import PendingTasks
 from factmem.paper.checking import Checked
 from factmem.paper.claim import Check, Claim, Finding, Verdict
 from factmem.plotting.plot import (
@@ -37,8 +37,8 @@ SIZES = (16.0, 32.0, 64.0, 128.0, 256.0)
 class Unmeasured:
     """A measurement of nothing."""
 
-    def wanted(self, known, /):
-        return Wanted([])
+    def pending(self, known, /):
+        return PendingTasks([])
 
     def result(self, known, /):
         return None
@@ -79,7 +79,7 @@ def plot(*panels, name="4-left", **given):
 
 def slope(**given):
     told = {"name": BOLD, "law": "facts ∝ parameters^slope", "slope": 1.02, "low": 0.98,
-            "high": 1.06, "wanted": (0.9, 1.1)}  # fmt: skip
+            "high": 1.06, "expected": (0.9, 1.1)}  # fmt: skip
     return Slope(**(told | given))
 
 

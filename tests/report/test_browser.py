@@ -166,7 +166,7 @@ def test_chosen_ticks_are_for_the_scale_that_they_were_chosen_for(page):
     assert ticks.all_text_contents() == chosen
 
 
-def colours(page):
+def colors(page):
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     texts = page.eval_on_selector(
         f"{graph(SCALING, 0)} .legendtext", "text => getComputedStyle(text).fill"
@@ -177,25 +177,25 @@ def colours(page):
 
 def test_the_theme_changes_the_page_and_its_plots(page):
     button = page.locator("#theme")
-    light = colours(page)
+    light = colors(page)
     button.click()
-    dark = colours(page)
+    dark = colors(page)
     assert button.get_attribute("aria-pressed") == "true"
     assert all(before != after for before, after in zip(light, dark, strict=True))
     page.emulate_media(color_scheme="dark")  # who has chosen is not overruled
     button.click()
-    assert colours(page) == light
+    assert colors(page) == light
     page.emulate_media(color_scheme="light")
 
 
 def test_the_page_follows_the_system(browser, address):
     page = browser.new_page(color_scheme="dark")
     page.goto(address)
-    dark = colours(page)
+    dark = colors(page)
     assert page.locator("#theme").get_attribute("aria-pressed") == "true"
     page.emulate_media(color_scheme="light")
     until(page, "document.getElementById('theme').ariaPressed === 'false'")
-    assert all(before != after for before, after in zip(dark, colours(page), strict=True))
+    assert all(before != after for before, after in zip(dark, colors(page), strict=True))
     page.close()
 
 
@@ -209,7 +209,7 @@ def test_names_are_text_in_legends_and_at_axes(page):
     assert page.locator(".graph :is(a, script, img, b)").count() == 0
 
 
-def test_names_are_text_in_cells_and_beside_colours(page):
+def test_names_are_text_in_cells_and_beside_colors(page):
     cells = page.locator(f"{graph(HOSTILE, 1)} .heatmaplayer text").all_text_contents()
     assert {made.BOLD, made.SCRIPT, made.ENTITY, made.TEMPLATE} <= set(cells)
     bar = page.locator(f"{graph(HOSTILE, 2)} .colorbar").text_content()
@@ -312,20 +312,20 @@ def test_a_narrow_page_has_no_room_to_scroll_sideways(page):
 
 
 def test_paper_is_light_and_has_no_buttons(page):
-    light = colours(page)
+    light = colors(page)
     page.locator("#theme").click()
-    dark = colours(page)
+    dark = colors(page)
     assert dark != light
     page.emulate_media(media="print")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert colours(page) == light
+    assert colors(page) == light
     assert not any(button.is_visible() for button in page.locator("button").all())
     assert not page.locator("details").first.is_visible()
     # Lines themselves are printed, whatever plotly calls them.
     assert page.locator(f"{graph(SCALING, 0)} .scatterlayer .js-line").first.is_visible()
     page.emulate_media(media="screen")
     page.evaluate("dispatchEvent(new Event('afterprint'))")
-    assert colours(page) == dark
+    assert colors(page) == dark
     page.locator("#theme").click()
 
 

@@ -97,13 +97,13 @@ def test_traces_know_their_lines(text):
     data = text.split('id="figures">')[1].split("</script>")[0]
     first, second = json.loads(data)
     assert [panel["lines"] for panel in first["panels"]] == [[0, 1, 2, 3], [0, 4]]
-    assert first["panels"][0]["colours"] == ["line-0", "line-0", "line-1", "reference"]
+    assert first["panels"][0]["colors"] == ["line-0", "line-0", "line-1", "reference"]
     assert [panel["lines"] for panel in second["panels"]] == [
         list(range(10)),
         [None],
         [None, 10, 10],
     ]
-    assert second["panels"][2]["colours"] == [None, "paper", "reference"]
+    assert second["panels"][2]["colors"] == [None, "paper", "reference"]
 
 
 def test_key_numbers_and_what_was_run_stand_on_the_page():

@@ -5,7 +5,7 @@ from tests.paper.here import Here
 from tests.paper.made import simple_plot
 from tests.report import made
 
-from factmem.experiments import Measure, Runs, Store, Task
+from factmem.experiments import Experiment, Runs, Store, Task
 from factmem.paper import Claim, Finding, PaperFigure, Verdict
 from factmem.paper.claim import between
 from factmem.paper.figure_2 import figure_2
@@ -88,8 +88,8 @@ def stages(*spans):
     return simple_plot(name="5-left", panels=(chart,))
 
 
-def test_when_facts_are_learnt_is_the_share_of_hallucination():
-    spans = (Span("initialisation", 0.0, 1000.0), Span("hallucination", 1000.0, 5000.0))
+def test_when_facts_are_learned_is_the_share_of_hallucination():
+    spans = (Span("initialization", 0.0, 1000.0), Span("hallucination", 1000.0, 5000.0))
     last = Span("convergence", 5000.0, 8000.0)
     (number,) = key_numbers([stages(*spans, last)])
     assert (number.question, number.value) == ("When?", "80 % of the time")
@@ -119,7 +119,7 @@ def double(*, number):
 
 
 double.calls = 0
-KEPT = Measure("double", 1, double)
+KEPT = Experiment("double", 1, double)
 
 
 def tasks(*numbers):
@@ -178,9 +178,9 @@ def test_slow_measurements_of_claims_are_made_where_they_are_asked_for(store):
     slow = Claim("it", "It is so.", "nowhere", "By doubling.", tasks(1),
                  claim("it", 0).judge, at_length=tasks(7, 8))  # fmt: skip
     whole = reproduction_of([], [slow], store, at_length=True)
-    assert [task.config["number"] for task in whole.wanted({}).needed] == [7, 8]
+    assert [task.config["number"] for task in whole.pending({}).needed] == [7, 8]
     quick = reproduction_of([], [slow], store)
-    assert [task.config["number"] for task in quick.wanted({}).needed] == [1]
+    assert [task.config["number"] for task in quick.pending({}).needed] == [1]
 
 
 def test_the_report_tells_what_was_run_on_what(store):

@@ -17,7 +17,7 @@ def settings(rate=0.05, momentum=0.95, memory=0.99, horizon=100.0):
     return Settings(*(jnp.asarray(number) for number in (rate, momentum, memory, horizon)))
 
 
-def orthogonalised(matrix):
+def orthogonalized(matrix):
     """Muon's five Newton-Schulz steps, on the whole matrix."""
     matrix = matrix / np.linalg.norm(matrix)
     for _ in range(5):
@@ -44,12 +44,12 @@ def directions(gradients, momentum, memory):
     found = {}
     for name in ("query", "key"):
         heads, head_dim, dim = ahead[name].shape
-        joined = orthogonalised(ahead[name].reshape(heads * head_dim, dim))
+        joined = orthogonalized(ahead[name].reshape(heads * head_dim, dim))
         found[name] = 0.3 * joined.reshape(heads, head_dim, dim)
     for name in ("value", "output"):
-        found[name] = np.stack([orthogonalised(head) for head in ahead[name]])
+        found[name] = np.stack([orthogonalized(head) for head in ahead[name]])
     for name in ("mlp_in", "mlp_out"):
-        found[name] = orthogonalised(ahead[name])
+        found[name] = orthogonalized(ahead[name])
     mean = first["mlp_bias"] / (1 - momentum**step)
     found["mlp_bias"] = 0.1 * mean / (np.sqrt(second / (1 - memory**step)) + 1e-8)
     return found
@@ -59,9 +59,9 @@ def directions(gradients, momentum, memory):
 @pytest.mark.parametrize("shape", [Shape(12, 2, 3, 5), Shape(6, 3, 4, 9)], ids=str)
 def test_muon_by_hand(shape):
     own = settings(momentum=0.9, memory=0.8)
-    optimiser = transformation("muon", own)
+    optimizer = transformation("muon", own)
     weights = draw_weights(jr.key(0), shape)
-    state, given_gradients, update = optimiser.init(weights), [], jax.jit(optimiser.update)
+    state, given_gradients, update = optimizer.init(weights), [], jax.jit(optimizer.update)
     for step in range(1, 4):
         gradient = jax.tree.map(
             lambda leaf, step=step: jr.normal(jr.key(100 * step + leaf.size), leaf.shape), weights
@@ -77,9 +77,9 @@ def test_muon_by_hand(shape):
 @pytest.mark.parametrize("shape", [Shape(6, 2, 3, 4), Shape(6, 2, 3, 0)], ids=str)
 @pytest.mark.parametrize("kind", ["adam", "muon"])
 def test_every_convention_can_be_trained(kind, shape, convention):
-    optimiser = transformation(kind, settings())
+    optimizer = transformation(kind, settings())
     weights = draw_weights(jr.key(0), shape, convention)
-    found, _ = jax.jit(optimiser.update)(weights, optimiser.init(weights), weights)
+    found, _ = jax.jit(optimizer.update)(weights, optimizer.init(weights), weights)
     assert jax.tree.structure(found) == jax.tree.structure(weights)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found))
 
@@ -88,10 +88,10 @@ def test_every_convention_can_be_trained(kind, shape, convention):
 def test_muon_moves_every_direction_alike():
     """Newton-Schulz takes singular values to about 1, whatever they were."""
     weights = draw_weights(jr.key(0), Shape(8, 2, 3, 6))
-    optimiser = transformation("muon", settings())
+    optimizer = transformation("muon", settings())
     tilt = {size: jnp.diag(jnp.geomspace(1, 0.1, size)) for size in (6, 8)}
     tilted = jax.tree.map(lambda leaf: leaf @ tilt[leaf.shape[-1]], weights)
-    found, _ = jax.jit(optimiser.update)(tilted, optimiser.init(weights), weights)
+    found, _ = jax.jit(optimizer.update)(tilted, optimizer.init(weights), weights)
     for head in found.output:
         assert (np.abs(np.linalg.svd(head, compute_uv=False) - 0.95) < 0.35).all()
 

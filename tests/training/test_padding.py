@@ -1,4 +1,4 @@
-"""Room for more changes what is compiled, and nothing else."""
+"""PaddedSizes for more changes what is compiled, and nothing else."""
 
 from dataclasses import replace
 
@@ -10,12 +10,18 @@ import pytest
 
 from factmem._core.errors import FactmemError
 from factmem.facts import FactTable, PromptDistribution, Vocabulary
-from factmem.training import QUICK, Protocol, Room, runs_of, train_transformers
+from factmem.training import (
+    QUICK,
+    PaddedSizes,
+    Protocol,
+    runs_for_learning_rates,
+    train_transformers,
+)
 from factmem.training.stack import advance, measure
 from factmem.training.transformers import _stack
 from factmem.transformer import THEORY, Shape, Transformer
 
-ROOM = Room(Vocabulary(11, 9, 25, 30), 80)
+ROOM = PaddedSizes(Vocabulary(11, 9, 25, 30), 80)
 SHAPE = Shape(12, 3, 4, 10)
 ADAM = Protocol((1e-2, 3e-2), steps=40, checks=4, batch=48, prompts=64)
 MUON = replace(QUICK, steps=40, checks=4, batch=48, prompts=64)
@@ -31,7 +37,7 @@ def start_of(asked):
 
 
 def trained(asked, protocol, room=None):
-    runs = runs_of(start_of(asked), asked, protocol)
+    runs = runs_for_learning_rates(start_of(asked), asked, protocol)
     return train_transformers(runs, protocol, jr.key(1), room=room)
 
 
@@ -74,7 +80,7 @@ def test_they_are_zero_and_stay_zero():
     asked = asked_of(7, 5, 3)
     larger = LARGE.model(start_of(asked))
     assert larger.shape == Shape(12, 5, 4, 16)
-    stack = _stack(runs_of(start_of(asked), asked, MUON), MUON, LARGE)
+    stack = _stack(runs_for_learning_rates(start_of(asked), asked, MUON), MUON, LARGE)
     alive, steps = jnp.ones(1, bool), (jnp.asarray(0), jnp.asarray(5))
     after = advance(stack, LARGE.questions(asked), jr.key(3), *steps, alive, MUON.recipe)
     for weights in (larger.weights, jax.tree.map(lambda leaf: leaf[0], after.models.weights)):

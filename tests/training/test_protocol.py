@@ -14,7 +14,7 @@ from factmem.training import BEST, PAPER, QUICK, Protocol
 def test_the_papers_protocol_is_that_of_figure_4():
     assert PAPER.learning_rates == (1e-3, 3e-3, 1e-2)
     assert (PAPER.steps, PAPER.batch, PAPER.checks, PAPER.prompts) == (2**14, 1024, 128, 1024)
-    assert (PAPER.optimiser, PAPER.schedule, PAPER.criterion) == ("adam", "constant", 0.99)
+    assert (PAPER.optimizer, PAPER.schedule, PAPER.criterion) == ("adam", "constant", 0.99)
     assert (PAPER.momentum, PAPER.memory) == (0.9, 0.999)
 
 
@@ -74,7 +74,7 @@ def test_the_quick_protocol_is_the_best_one_on_a_sixteenth_of_its_prompts():
 
 
 def test_a_recipe_has_what_is_compiled():
-    protocol = Protocol((0.1,), batch=7, evenly=True, optimiser="muon", schedule="cosine")
+    protocol = Protocol((0.1,), batch=7, evenly=True, optimizer="muon", schedule="cosine")
     assert protocol.recipe == ("muon", "cosine", 7, True)
 
 

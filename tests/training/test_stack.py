@@ -74,7 +74,7 @@ def dense_loss(weights, tables, tokens, answers):
 
 def dense_training(model, asked, rate, steps, batch):
     """The weights after plain optax steps, and the loss of every batch before its step."""
-    optimiser = optax.adam(rate)
+    optimizer = optax.adam(rate)
     weights = {k: v for k, v in vars(model.weights).items() if v is not None}
     tables = (model.embeddings.tokens, model.embeddings.answers)
 
@@ -84,10 +84,10 @@ def dense_training(model, asked, rate, steps, batch):
         loss, slope = jax.value_and_grad(dense_loss)(
             weights, tables, prompts.content, prompts.answers
         )
-        updates, state = optimiser.update(slope, state)
+        updates, state = optimizer.update(slope, state)
         return optax.apply_updates(weights, updates), state, loss
 
-    state, losses = optimiser.init(weights), []
+    state, losses = optimizer.init(weights), []
     for number in range(steps):
         weights, state, loss = step(weights, state, number)
         losses.append(float(loss))
@@ -151,10 +151,10 @@ def test_batches_depend_on_the_key_and_on_the_number_of_the_step():
     assert not np.array_equal(one.output, weights_of(after(stack, asked, 1, key=jr.key(8))).output)
 
 
-@pytest.mark.parametrize("optimiser", ["adam", "muon"])
-def test_a_run_does_not_depend_on_its_neighbours(optimiser):
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_a_run_does_not_depend_on_its_neighbors(optimizer):
     """Bit for bit, and even if one of them explodes."""
-    asked, recipe = questions(), Recipe(optimiser, "cosine", 64)
+    asked, recipe = questions(), Recipe(optimizer, "cosine", 64)
     alone = after(stack_of(asked, [1], [1e-2], recipe=recipe), asked, 30, recipe=recipe)
     with_others = stack_of(asked, [0, 1, 2], [1e-3, 1e-2, 1e30], recipe=recipe)
     with_others = after(with_others, asked, 30, recipe=recipe)

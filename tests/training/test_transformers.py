@@ -21,7 +21,7 @@ from factmem.training import (
     TrainedTransformer,
     TrainingOutcome,
     best_run,
-    runs_of,
+    runs_for_learning_rates,
     train_transformers,
     transformers,
 )
@@ -45,7 +45,7 @@ START = start()
 
 
 def train(protocol=PROTOCOL, runs=None, key=KEY, **options):
-    runs = runs_of(START, ASKED, protocol) if runs is None else runs
+    runs = runs_for_learning_rates(START, ASKED, protocol) if runs is None else runs
     return train_transformers(runs, protocol, key, **options)
 
 
@@ -115,7 +115,7 @@ def test_a_run_that_diverged_is_given_as_it_was_last_seen_well(undisturbed):
         np.testing.assert_array_equal(found, begun)
 
 
-def test_neighbours_do_not_feel_a_run_that_diverges(undisturbed):
+def test_neighbors_do_not_feel_a_run_that_diverges(undisturbed):
     calm = train(runs=[*contests()[:2], Run(START, ASKED, 1e-3, 2)])
     assert_same(undisturbed[:2], calm[:2])
 
@@ -140,8 +140,8 @@ def test_tables_of_one_size_are_trained_together(undisturbed):
     assert found[1].outcome is TrainingOutcome.REACHED
 
 
-@pytest.mark.parametrize("optimiser", ["adam", "muon"])
-def test_training_is_the_protocols_steps_in_their_order(optimiser):
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_training_is_the_protocols_steps_in_their_order(optimizer):
     """Bit for bit what one piece of all steps gives, with the numbers written out."""
     protocol = Protocol(
         (1e-2, 3e-3),
@@ -149,7 +149,7 @@ def test_training_is_the_protocols_steps_in_their_order(optimiser):
         checks=4,
         batch=48,
         evenly=True,
-        optimiser=optimiser,
+        optimizer=optimizer,
         schedule="cosine",
         momentum=0.8,
         memory=0.7,
@@ -158,7 +158,7 @@ def test_training_is_the_protocols_steps_in_their_order(optimiser):
     settings = Settings(
         *(jnp.asarray(pair) for pair in ([1e-2, 3e-3], [0.8] * 2, [0.7] * 2, [30.0] * 2))
     )
-    recipe = Recipe(optimiser, "cosine", 48, True)
+    recipe = Recipe(optimizer, "cosine", 48, True)
     models = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), START)
     stack = begin(models, settings, jnp.stack([ASKED.fact_answers] * 2), recipe)
     batch_key, _ = jr.split(KEY)
@@ -243,7 +243,7 @@ def test_all_runs_may_diverge(monkeypatch):
     assert not best_run(found).success
 
 
-def test_an_optimiser_that_overflows_is_divergence(tmp_path):
+def test_an_optimizer_that_overflows_is_divergence(tmp_path):
     """Squares of gradients are infinite long before weights are."""
     runs = [Run(START, ASKED, rate, n) for n, rate in enumerate((1e9, 2e-2, 1e-6))]
     found = train(runs=runs, checkpoint=tmp_path / "training")
@@ -268,7 +268,10 @@ def test_runs_go_together_on_an_accelerator(monkeypatch, backend, together):
 def test_runs_without_a_contest_do_not_compete(undisturbed):
     alone = train(runs=[replace(run, contest=None) for run in contests()])
     assert_same(alone, undisturbed)
-    both = [*runs_of(START, ASKED, PROTOCOL)[:2], *runs_of(start(1), ASKED, PROTOCOL)[:1]]
+    both = [
+        *runs_for_learning_rates(START, ASKED, PROTOCOL)[:2],
+        *runs_for_learning_rates(start(1), ASKED, PROTOCOL)[:1],
+    ]
     assert [run.outcome.name for run in train(runs=both)] == ["OVERTAKEN", "REACHED", "STEPS"]
 
 

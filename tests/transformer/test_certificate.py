@@ -259,16 +259,16 @@ def test_products_and_sums_by_their_formulas(seed):
         for j in range(3):
             moved = sum(left.error[f, i] * abs(right[i, j]) for i in range(4))
             size = sum(
-                (abs(left.centre[f, i]) + left.error[f, i]) * abs(right[i, j]) for i in range(4)
+                (abs(left.center[f, i]) + left.error[f, i]) * abs(right[i, j]) for i in range(4)
             )
             expected = moved + 4 * UNIT * size
             assert found.error[f, j] == pytest.approx(expected, rel=1e-5)
             assert found.error[f, j] >= expected
-    np.testing.assert_allclose(found.centre, left.centre @ right)
+    np.testing.assert_allclose(found.center, left.center @ right)
     total = _sum(left, bounded(seed + 1, (2, 4), 0.2))
     other = bounded(seed + 1, (2, 4), 0.2)
     expected = left.error + other.error
-    expected = expected + UNIT * (np.abs(left.centre + other.centre) + expected)
+    expected = expected + UNIT * (np.abs(left.center + other.center) + expected)
     assert (total.error >= expected).all()
     np.testing.assert_allclose(total.error, expected, rtol=1e-5)
 
@@ -289,9 +289,9 @@ def test_no_corner_of_the_stream_leaves_the_bound(seed, convention):
     found = _through_mlp(model, x)
     shift = 0.0 if bias is None else bias[None, :]
     for signs in corners:
-        moved = x.centre + signs * x.error
+        moved = x.center + signs * x.error
         outputs = moved + np.maximum(moved @ into.T.astype(float) + shift, 0) @ out.astype(float)
-        assert (np.abs(outputs - found.centre) <= found.error).all()
+        assert (np.abs(outputs - found.center) <= found.error).all()
 
 
 @given(st.integers(0, 10**6))
@@ -303,7 +303,7 @@ def test_margins_are_the_smallest_over_the_corners_of_the_output(seed):
     for fact, target in enumerate(targets):
         apart = answers[target] - np.delete(answers, target, axis=0)
         worst = min(
-            (apart @ (outputs.centre[fact] + signs * outputs.error[fact])).min()
+            (apart @ (outputs.center[fact] + signs * outputs.error[fact])).min()
             for signs in corners
         )
         assert found[fact] <= worst
@@ -325,13 +325,13 @@ def test_scores_and_values_have_the_errors_of_their_products(seed):
         size = np.abs(phi) @ (np.abs(direction) + error)
         errors[:, head] = (np.abs(phi) @ error + 5 * UNIT * size) * model.score_scale
     scores = _scores(model)
-    assert (np.abs(np.asarray(model.scores(), float) - scores.centre) <= scores.error).all()
+    assert (np.abs(np.asarray(model.scores(), float) - scores.center) <= scores.error).all()
     assert (scores.error >= errors).all()
-    np.testing.assert_allclose(scores.error, errors, atol=3 * UNIT * np.abs(scores.centre).max())
+    np.testing.assert_allclose(scores.error, errors, atol=3 * UNIT * np.abs(scores.center).max())
     phi, weights = np.abs(phi), model.weights
     values = _values(model)
     sizes = np.einsum("zd,hkd->zhk", phi, np.abs(weights.value))
-    assert (np.abs(np.asarray(model.values(), float) - values.centre) <= values.error).all()
+    assert (np.abs(np.asarray(model.values(), float) - values.center) <= values.error).all()
     assert (values.error >= 5 * UNIT * sizes * 0.99).all()
 
 
@@ -362,5 +362,5 @@ def test_strayed_attention_counts_in_full():
 def test_the_softmax_itself_is_rounded():
     model, asked = by_hand(*FIRM, 1.0, [1, -1])
     attended, _ = _attended(model, asked)
-    assert (attended.error >= 16 * UNIT * np.abs(attended.centre)).all()
+    assert (attended.error >= 16 * UNIT * np.abs(attended.center)).all()
     assert (attended.error <= 40 * UNIT).all()

@@ -77,7 +77,7 @@ def edited(tmp_path, change):
         (lambda c, t: c["shape"].update(heads=3), "has the shape"),
         (lambda c, t: c["shape"].update(heads=-3), "at least 1"),
         (lambda c, t: c["shape"].update(heads="many"), "holds no transformer"),
-        (lambda c, t: c["shape"].update(colour=1), "holds no transformer"),
+        (lambda c, t: c["shape"].update(color=1), "holds no transformer"),
         (lambda c, t: c.update(shape=[1, 2]), "holds no transformer"),
         (lambda c, t: c["convention"].update(embedding="cube"), "holds no transformer"),
         (lambda c, t: c["convention"].update(shared_table=True), "has the shape"),

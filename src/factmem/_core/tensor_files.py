@@ -1,10 +1,7 @@
 """Tensors on disk: safetensors with the configuration as JSON in the header, written whole."""
 
-import errno
 import json
 import os
-import secrets
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,37 +10,12 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from factmem._core.atomic_files import write_atomic
 from factmem._core.errors import TensorFileError, visible
 
-__all__ = ["load_tensors", "save_tensors", "write_whole"]
+__all__ = ["load_tensors", "save_tensors"]
 
 _HEADER = "factmem"
-
-
-def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
-    """Writes a file so that a reader finds the old content or the new one, never a part.
-
-    The bytes go to a temporary name in the same folder, reach the disk, and are renamed. A link is
-    followed, a file keeps its rights, and what is no file (a pipe, /dev/null) is written to.
-    """
-    path = Path(os.path.realpath(path))
-    if not path.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(path.parent))
-    if path.exists() and not path.is_file():
-        path.write_bytes(content)
-        return
-    temporary = path.with_name(f".factmem-{secrets.token_hex(8)}.part")
-    try:
-        with open(temporary, "xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        if path.exists():
-            shutil.copymode(path, temporary)
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def save_tensors(
@@ -61,7 +33,7 @@ def save_tensors(
     for name, array in arrays.items():
         _check_finite(name, array, "not saved")
     header = json.dumps({"kind": kind, "config": dict(config)}, allow_nan=False)
-    write_whole(path, save(arrays, metadata={_HEADER: header}))
+    write_atomic(path, save(arrays, metadata={_HEADER: header}))
 
 
 def load_tensors(

@@ -21,7 +21,7 @@ from factmem.cli.shown import shown
 from factmem.cli.working import check_workers, workers_of
 
 if TYPE_CHECKING:
-    from factmem.experiments import Bracket, Capacity, Progress, Question, SeedCapacity
+    from factmem.experiments import Bracket, Capacity, CapacityProblem, Progress, SeedCapacity
 
 __all__ = ["capacity"]
 
@@ -69,10 +69,10 @@ def linear(
         method: maximal is the best there is, with a proof either way; trained is the paper's.
     """
     _check(searching, dim=dim)
-    from factmem.experiments import LinearQuestion
+    from factmem.experiments import LinearCapacityProblem
 
     criterion = _criterion(searching, method == "trained")
-    return _answer(LinearQuestion(dim, method, criterion), "N", searching, output)
+    return _answer(LinearCapacityProblem(dim, method, criterion), "N", searching, output)
 
 
 @capacity.command
@@ -95,10 +95,12 @@ def mlp(
     """
     _check(searching, dim=dim, width=width)
     check_numbers(width, dim)
-    from factmem.experiments import MLPQuestion
+    from factmem.experiments import MLPCapacityProblem
 
     criterion = _criterion(searching, method == "trained")
-    return _answer(MLPQuestion(dim, width, method, outputs, criterion), "N", searching, output)
+    return _answer(
+        MLPCapacityProblem(dim, width, method, outputs, criterion), "N", searching, output
+    )
 
 
 @capacity.command
@@ -137,9 +139,9 @@ def transformer(
     check_length(length)
     if scaling == "d=s=r" and answers is not None:
         raise FactmemError("--scaling d=s=r has its own --answers: give one of them")
-    from factmem.experiments import TransformerQuestion
+    from factmem.experiments import TransformerCapacityProblem
 
-    question = TransformerQuestion(
+    question = TransformerCapacityProblem(
         dim,
         heads,
         head_dim,
@@ -176,7 +178,9 @@ def _criterion(searching: Searching, trained: bool) -> float:
     return (0.99 if trained else 1.0) if searching.criterion is None else searching.criterion
 
 
-def _answer(question: "Question", symbol: str, searching: Searching, output: Output) -> Answer:
+def _answer(
+    question: "CapacityProblem", symbol: str, searching: Searching, output: Output
+) -> Answer:
     from factmem.experiments import Store, find_capacity
 
     start = time.monotonic()
@@ -245,7 +249,7 @@ def _margins(seed: "SeedCapacity") -> dict[str, Any]:
     return {name: metrics.get(name) for name in ("accuracy", "min_margin", "relative_margin")}
 
 
-def _seed(seed: "SeedCapacity", question: "Question") -> dict[str, Any]:
+def _seed(seed: "SeedCapacity", question: "CapacityProblem") -> dict[str, Any]:
     lower = seed.bracket.lower
     return {
         "seed": seed.seed,

@@ -85,7 +85,7 @@ def claims(
 
 def _about(chosen: "list[Claim]") -> int:
     """How many runs there are at least; searches find out on their way how many they need."""
-    return len({t.identity for claim in chosen for t in claim.measured.wanted({}).needed})
+    return len({t.identity for claim in chosen for t in claim.measured.pending({}).needed})
 
 
 def claim_data(checked: "Checked") -> dict[str, Any]:
@@ -148,7 +148,7 @@ def _source(each: "Checked") -> str:
 
 def _line(check: Any) -> str:
     mark = "" if check.holds else "✗ "
-    return f"{mark}{check.what}: {check.measured:.4g} ({check.wanted})"
+    return f"{mark}{check.what}: {check.measured:.4g} ({check.expected})"
 
 
 def _surprises(found: "list[Checked]") -> list[Any]:

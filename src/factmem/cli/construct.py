@@ -22,7 +22,7 @@ __all__ = ["construct"]
 Method = Literal["attention", "mlp", "compiled"]
 
 _LEAST_DIM, _LARGEST_DIM = 2**8, 2**14
-"""Tables are limited as if they had at least the first; the second takes minutes to factorise."""
+"""Tables are limited as if they had at least the first; the second takes minutes to factorize."""
 _SUMMARIES = {
     "attention": "Theorem 3, attention alone",
     "mlp": "Theorem 4, attention and an MLP",

@@ -151,7 +151,7 @@ def check_patience(
     from factmem.paper.estimate import expected_seconds, measured_speed
 
     known = {} if measuring.fresh else stored_runs(measured, store)
-    if not measured.wanted(known).needed:
+    if not measured.pending(known).needed:
         return
     many = max(1, workers.free())
     seconds = expected_seconds(measured, known, measured_speed(store, workers)) / many

@@ -1,4 +1,4 @@
-"""`factmem flow`: when facts are learnt, with the stages of training."""
+"""`factmem flow`: when facts are learned, with the stages of training."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from factmem.dynamics import Curves, Flow, Rates, Stages
-    from factmem.experiments import Experiment
-    from factmem.experiments.flow_spec import Descending
+    from factmem.experiments import FlowSpec
+    from factmem.experiments.flow_spec import SGDConfig
     from factmem.facts import FactTable
 
 __all__ = ["flow"]
@@ -41,7 +41,7 @@ _MOST = 2**31 - 1
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Asked:
-    """What is to be learnt, and how it is asked."""
+    """What is to be learned, and how it is asked."""
 
     subjects: int | None = None
     """S."""
@@ -64,7 +64,7 @@ class Asked:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Learning:
-    """How it is learnt."""
+    """How it is learned."""
 
     attention: Literal["linear", "softmax"] = "linear"
     """linear: orthonormal embeddings, as in the theorems. softmax: random unit embeddings."""
@@ -106,9 +106,9 @@ def flow(
     curve: Curve = Curve(),
     output: Output = Output(),
 ) -> Answer:
-    """Follow the training of one attention layer: when are relations learnt, when subjects?
+    """Follow the training of one attention layer: when are relations learned, when subjects?
 
-    Times are flow time: steps × rate. The initialisation ends when the loss is first within 0.1 of
+    Times are flow time: steps × rate. The initialization ends when the loss is first within 0.1 of
     what the relation alone allows (log D); the hallucination stage ends when it is last there. A
     stage that does not exist is null.
     """
@@ -116,9 +116,9 @@ def flow(
     table = _table(asked)
     from factmem._core.timing import Stopwatch
     from factmem.dynamics import find_stages, spaced
-    from factmem.experiments import Experiment
+    from factmem.experiments import FlowSpec
 
-    experiment = Experiment(
+    experiment = FlowSpec(
         table,
         noise=asked.noise,
         length=asked.length,
@@ -221,7 +221,7 @@ def _method(learning: Learning) -> str:
     return learning.method or {"linear": "flow", "softmax": "sgd"}[learning.attention]
 
 
-def _descending(learning: Learning) -> "Descending | None":
+def _descending(learning: Learning) -> "SGDConfig | None":
     """The steps of sgd, with what was not given."""
     if _method(learning) != "sgd":
         return None
@@ -245,7 +245,7 @@ def _table(asked: Asked) -> "FactTable":
     return table
 
 
-def _check_dim(experiment: "Experiment", learning: Learning) -> None:
+def _check_dim(experiment: "FlowSpec", learning: Learning) -> None:
     """The reduced form needs no embeddings, but what it stands for must exist."""
     if learning.attention == "linear" and learning.dim is not None:
         from factmem.dynamics.linear_attention import check_dim
@@ -258,9 +258,9 @@ def _check_dim(experiment: "Experiment", learning: Learning) -> None:
 
 
 def _learn(
-    experiment: "Experiment",
+    experiment: "FlowSpec",
     learning: Learning,
-    descending: "Descending | None",
+    descending: "SGDConfig | None",
     parts: "np.ndarray",
     report: Any,
 ) -> "Curves":
@@ -272,7 +272,7 @@ def _learn(
     return experiment.softmax_descent(dim=learning.dim, **steps)
 
 
-def _beside(experiment: "Experiment", learning: Learning, curves: "Curves") -> "Flow | None":
+def _beside(experiment: "FlowSpec", learning: Learning, curves: "Curves") -> "Flow | None":
     """The exact flow over the same time, for descent that has one."""
     if learning.attention == "softmax" or _method(learning) == "flow":
         return None
@@ -289,7 +289,7 @@ def _draw(
     curve: Curve,
     asked: Asked,
     learning: Learning,
-    experiment: "Experiment",
+    experiment: "FlowSpec",
     curves: "Curves",
     stages: "Stages",
     beside: "Flow | None",
@@ -317,7 +317,7 @@ def _draw(
 
 
 def _sizes(
-    asked: Asked, learning: Learning, descending: "Descending | None", experiment: "Experiment"
+    asked: Asked, learning: Learning, descending: "SGDConfig | None", experiment: "FlowSpec"
 ) -> dict[str, Any]:
     table, names = experiment.table, experiment.asked.vocabulary
     rate, steps, batch = descending or (None, None, None)
@@ -369,7 +369,7 @@ def _told(stages: "Stages") -> dict[str, Any]:
     }
 
 
-def _levels(experiment: "Experiment") -> dict[str, float]:
+def _levels(experiment: "FlowSpec") -> dict[str, float]:
     population = experiment.population
     return {
         "uniform": math.log(experiment.table.answers),
@@ -379,7 +379,7 @@ def _levels(experiment: "Experiment") -> dict[str, float]:
     }
 
 
-def _measured(experiment: "Experiment", curves: "Curves") -> dict[str, Any]:
+def _measured(experiment: "FlowSpec", curves: "Curves") -> dict[str, Any]:
     """What the theorems speak of, where there is an exact flow."""
     from factmem.dynamics import Flow, escape_rates, fitted_rates
 
@@ -395,7 +395,7 @@ def _measured(experiment: "Experiment", curves: "Curves") -> dict[str, Any]:
     }
 
 
-def _theorem_6(experiment: "Experiment", flow: "Flow") -> dict[str, Any]:
+def _theorem_6(experiment: "FlowSpec", flow: "Flow") -> dict[str, Any]:
     from factmem.dynamics import Conditions, sequential_learning
 
     conditions = Conditions.of(experiment.population)
@@ -427,7 +427,7 @@ def _ranges(rates: "Rates") -> dict[str, Any]:
     }
 
 
-def _compared(curves: "Curves", beside: "Flow", experiment: "Experiment") -> dict[str, Any]:
+def _compared(curves: "Curves", beside: "Flow", experiment: "FlowSpec") -> dict[str, Any]:
     """How far stochastic descent is from the flow that it follows."""
     import numpy as np
 
@@ -469,7 +469,7 @@ def _shown(data: dict[str, Any], start: float) -> Any:
 _LABELS = {
     "facts": "facts",
     "start": "loss at the start",
-    "init_end": "initialisation ends at the time",
+    "init_end": "initialization ends at the time",
     "level": "loss of one who knows relations alone",
     "hallucination_end": "hallucination ends at the time",
     "end": "training ends at the time",

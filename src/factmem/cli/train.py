@@ -59,8 +59,8 @@ class Training:
     batch: int | None = None
     """Fresh prompts in every step (default: 1024)."""
     learning_rate: float | None = None
-    """The optimiser's (default: 0.01 for adam, 0.05 for muon)."""
-    optimiser: Literal["adam", "muon"] | None = None
+    """The optimizer's (default: 0.01 for adam, 0.05 for muon)."""
+    optimizer: Literal["adam", "muon"] | None = None
     """adam as in paper (default), or muon as in best."""
 
 
@@ -113,7 +113,7 @@ def train(
 
     from factmem._core.timing import Stopwatch
     from factmem.facts import PromptDistribution
-    from factmem.training import Checkpoint, best_run, runs_of, train_transformers
+    from factmem.training import Checkpoint, best_run, runs_for_learning_rates, train_transformers
     from factmem.transformer import Shape, Transformer, recall
 
     protocol = _protocol(training)
@@ -127,7 +127,7 @@ def train(
     with progress(output, label, protocol.steps) as report, Stopwatch() as watch:
         start = Transformer.draw(keys[0], shape, asked.vocabulary)
         runs = train_transformers(
-            runs_of(start, asked, protocol),
+            runs_for_learning_rates(start, asked, protocol),
             protocol,
             keys[1],
             report=report,
@@ -140,7 +140,7 @@ def train(
     data = {
         "protocol": training.protocol,
         **sizes_of(table, facts, best.model),
-        "optimiser": protocol.optimiser,
+        "optimizer": protocol.optimizer,
         "batch": protocol.batch,
         "learning_rate": best.learning_rate,
         "steps": best.steps,
@@ -160,7 +160,7 @@ def train(
     }
     holds = trial.require is None or found.sampled_accuracy >= trial.require
     notes = [] if holds else [f"The accuracy is below the {trial.require} that was required."]
-    title = f"trained by {training.protocol or protocol.optimiser}"
+    title = f"trained by {training.protocol or protocol.optimizer}"
     return Answer(data, lambda: shown(title, _LABELS, data, notes), output, holds)
 
 
@@ -178,7 +178,7 @@ def _check(size: Size, facts: Facts, training: Training, files: Files, trial: Tr
     check_numbers(max(facts.tokens, size.width, size.heads * size.head_dim), size.dim)
     check_numbers(training.batch or 1024, facts.tokens)
     check_accuracy(trial.require)
-    own = ("steps", "batch", "learning_rate", "optimiser")
+    own = ("steps", "batch", "learning_rate", "optimizer")
     given = [name for name in own if getattr(training, name) is not None]
     if training.protocol is not None and given:
         flag = given[0].replace("_", "-")
@@ -200,9 +200,9 @@ def _protocol(training: Training) -> "Protocol":
 
     if training.protocol is not None:
         return {"paper": PAPER, "best": BEST}[training.protocol]
-    optimiser = training.optimiser or "adam"
-    model = {"adam": PAPER, "muon": BEST}[optimiser]
-    rate = _RATES[optimiser] if training.learning_rate is None else training.learning_rate
+    optimizer = training.optimizer or "adam"
+    model = {"adam": PAPER, "muon": BEST}[optimizer]
+    rate = _RATES[optimizer] if training.learning_rate is None else training.learning_rate
     steps = PAPER.steps if training.steps is None else training.steps
     return replace(
         model,

@@ -1,4 +1,4 @@
-"""When facts are learnt: gradient flow and descent of one attention layer (section 5 of the paper).
+"""When facts are learned: gradient flow and descent of one attention layer (section 5 of the paper).
 
 The names stand in `__init__.pyi`.
 """

@@ -26,7 +26,7 @@ thousandths: what shrinks meanwhile is a hundred times smaller by then."""
 _SMALL = 0.03
 """Up to W_KQ(z) = 0.03 what one token adds to logits, about W_KQ(z)², is below a thousandth."""
 _RISING = 1 / 3
-"""Tokens that never get so far, for others have learnt what they could say, are rising up to this
+"""Tokens that never get so far, for others have learned what they could say, are rising up to this
 part of their largest W_KQ(z)."""
 
 
@@ -56,7 +56,7 @@ def fitted_rates(flow: Flow, questions: Population) -> Rates:
     """The rates of a flow: slopes of log W_KQ(z) while it is small, but far above its start.
 
     NaN for tokens that never are, such as noise whose rate is 0. Later rates are as the formulas
-    say only if what others have learnt by then leaves g_z as it was: in balanced tables it does.
+    say only if what others have learned by then leaves g_z as it was: in balanced tables it does.
     """
     start = np.sqrt(flow.start.kq**2 + (flow.start.ov**2).sum(axis=1))
     each = [_slope(flow.times, np.abs(kq), size) for kq, size in zip(flow.kq.T, start, strict=True)]

@@ -1,4 +1,4 @@
-"""Theorem 6, measured: relations are learnt while subjects and noise are still small.
+"""Theorem 6, measured: relations are learned while subjects and noise are still small.
 
 The theorem asks for S ≥ 8R√(2D) and |N| ≥ 4R√(2D)T, and promises from the balanced start with a
 small enough scale α a time at which Σ_a (p̂(a) − p(a|r))² is small for every prompt, before any

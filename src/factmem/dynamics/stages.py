@@ -64,7 +64,7 @@ def _plateau(curves: Curves, gap: Float[np.ndarray, " points"], level: float) ->
     """The time near a level, if predictions are near those that the level stands for."""
     loss = curves.loss
     if level <= NEAR or loss[0] <= level + NEAR:
-        return None  # nothing would be left to learn after it, or nothing was learnt before it
+        return None  # nothing would be left to learn after it, or nothing was learned before it
     if not ((gap <= NEAR) & (np.abs(loss - level) <= NEAR)).any():
         return None
     return _near(curves.times, loss, level)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
-from factmem.experiments.task import Measure
+from factmem.experiments.task import Experiment
 from factmem.experiments.transformer_capacity import protocol_of
 
 if TYPE_CHECKING:
@@ -201,9 +201,9 @@ def expected_loss(
     return float(np.asarray(losses, np.float64).reshape(prompts, -1).mean(axis=0) @ chances)
 
 
-MEMORY_BITS = Measure("bits of a memory", 1, measure_memory_bits)
-TRANSFORMER_BITS = Measure("bits of a transformer", 1, measure_transformer_bits)
-ZIPF_LOSS = Measure("zipf loss", 1, measure_zipf_loss)
+MEMORY_BITS = Experiment("bits of a memory", 1, measure_memory_bits)
+TRANSFORMER_BITS = Experiment("bits of a transformer", 1, measure_transformer_bits)
+ZIPF_LOSS = Experiment("zipf loss", 1, measure_zipf_loss)
 
 
 def _told(held: "StoredBits") -> dict[str, Any]:
@@ -218,7 +218,7 @@ def _transformer(
     block: int | None,
     training: Mapping[str, Any] | None,
 ) -> "Transformer":
-    from factmem.training import best_run, runs_of, train_transformers
+    from factmem.training import best_run, runs_for_learning_rates, train_transformers
     from factmem.transformer import (
         EXPERIMENTS,
         THEORY,
@@ -232,7 +232,9 @@ def _transformer(
     if training is not None:
         protocol = protocol_of(training)
         start = Transformer.draw(keys[0], shape, asked.vocabulary)
-        runs = train_transformers(runs_of(start, asked, protocol), protocol, keys[1])
+        runs = train_transformers(
+            runs_for_learning_rates(start, asked, protocol), protocol, keys[1]
+        )
         return best_run(runs).model
     convention = EXPERIMENTS if method == "compiled" else THEORY
     embeddings = Embeddings.draw(keys[0], shape.dim, asked.vocabulary, convention)

@@ -6,9 +6,9 @@ from functools import partial
 from itertools import islice
 
 from factmem._core.errors import FactmemError
-from factmem.experiments.capacity_problem import Question, SearchName
-from factmem.experiments.scheduler import Known, State, Wanted, sweep
-from factmem.experiments.search import Bracket, Outcome, Search, Verdict, Walk, ahead, walk
+from factmem.experiments.capacity_problem import CapacityProblem, SearchName
+from factmem.experiments.scheduler import Known, PendingTasks, State, sweep
+from factmem.experiments.search import Bracket, Outcome, Search, SearchTrace, Verdict, ahead, walk
 from factmem.experiments.store import Record, Store
 from factmem.experiments.task import Task
 from factmem.experiments.workers import Workers
@@ -61,7 +61,7 @@ class Capacity:
         seeds: the answer for each seed.
     """
 
-    question: Question
+    question: CapacityProblem
     seeds: tuple[SeedCapacity, ...]
 
     @property
@@ -95,7 +95,7 @@ class Progress:
 
 
 def find_capacity(
-    question: Question,
+    question: CapacityProblem,
     seeds: Sequence[int],
     store: Store,
     workers: Workers,
@@ -127,7 +127,7 @@ def find_capacity(
 
 
 def find_capacities(
-    questions: Sequence[Question],
+    questions: Sequence[CapacityProblem],
     seeds: Sequence[int],
     store: Store,
     workers: Workers,
@@ -143,7 +143,7 @@ def find_capacities(
     """
     searches = Searches(questions, seeds, search)
     known = sweep(
-        searches.wanted,
+        searches.pending,
         store,
         workers,
         fresh=fresh,
@@ -156,16 +156,16 @@ def find_capacities(
 class _Search:
     """One seed's search for one question, as far as it is."""
 
-    question: Question
+    question: CapacityProblem
     seed: int
     search: Search
     task: Callable[[int], Task]
-    walk: Walk
+    walk: SearchTrace
 
     @classmethod
     def at(
         cls,
-        question: Question,
+        question: CapacityProblem,
         seed: int,
         search: Search,
         task: Callable[[int], Task],
@@ -178,7 +178,7 @@ class _Search:
         return cls(question, seed, search, task, walk(search, verdict))
 
     @property
-    def luck(self) -> float | None:
+    def warm_start_ratio(self) -> float | None:
         """How many times as many facts are stored as was to be expected."""
         lower, expected = self.walk.bracket.lower, self.question.expected
         return None if lower is None else self.question.facts(lower) / expected
@@ -209,7 +209,10 @@ class Searches:
     """All searches, as far as they are once some results are known; see `find_capacities`."""
 
     def __init__(
-        self, questions: Sequence[Question], seeds: Sequence[int], search: SearchName = "fast"
+        self,
+        questions: Sequence[CapacityProblem],
+        seeds: Sequence[int],
+        search: SearchName = "fast",
     ) -> None:
         if not seeds or len(set(seeds)) != len(seeds):
             raise FactmemError("a search has at least one seed, and each once")
@@ -218,9 +221,9 @@ class Searches:
         self.ahead = max(1, min(_AHEAD, _MOST_AHEAD // len(seeds)))
         self.search: SearchName = search
         # Asked for after every result: made once, for the identity of a task takes a millisecond.
-        self._tasks: dict[tuple[Question, int, int], Task] = {}
+        self._tasks: dict[tuple[CapacityProblem, int, int], Task] = {}
 
-    def task(self, question: Question, seed: int, size: int) -> Task:
+    def task(self, question: CapacityProblem, seed: int, size: int) -> Task:
         """The measurement of a size."""
         key = (question, seed, size)
         if key not in self._tasks:
@@ -231,20 +234,20 @@ class Searches:
         """A seed's searches, up to the first that is not over."""
         found: list[_Search] = []
         for question in self.questions:
-            search = question.search(self.search, found[-1].luck if found else None)
+            search = question.search(self.search, found[-1].warm_start_ratio if found else None)
             task = partial(self.task, question, seed)
             found.append(_Search.at(question, seed, search, task, known))
             if found[-1].walk.lacks is not None:
                 break
         return found
 
-    def wanted(self, known: Known) -> Wanted:
+    def pending(self, known: Known) -> PendingTasks:
         """What every search lacks, and what it may lack next: in turns, so that all go on."""
         current = [self.of_seed(seed, known)[-1] for seed in self.seeds]
         rows = [[*islice(search.next(), self.ahead)] for search in current]
         turns = [[row[place] for row in rows if place < len(row)] for place in range(self.ahead)]
         missing = [task for turn in turns[1:] for task in turn if task.identity not in known]
-        return Wanted(turns[0], missing)
+        return PendingTasks(turns[0], missing)
 
     def result(self, known: Known) -> list[Capacity]:
         """The answers to all questions, or to the first ones, as far as every seed has come."""

@@ -9,7 +9,7 @@ from factmem.experiments.search import FastSearch, PaperSearch, Search, Verdict
 from factmem.experiments.store import Record
 from factmem.experiments.task import Task
 
-__all__ = ["Question", "SearchName", "check_criterion", "check_sizes"]
+__all__ = ["CapacityProblem", "SearchName", "check_criterion", "check_sizes"]
 
 SearchName = Literal["fast", "paper"]
 
@@ -30,7 +30,7 @@ def check_sizes(**sizes: int) -> None:
             raise FactmemError(f"{name} is at least 1, not {size}")
 
 
-class Question(ABC):
+class CapacityProblem(ABC):
     """How many facts something of a given shape stores.
 
     A *size* is the number that is searched for: S of a table, or N of associations.
@@ -70,20 +70,22 @@ class Question(ABC):
         """Facts that the shape probably stores."""
         return self.parameters * self.density
 
-    def search(self, name: SearchName, luck: float | None = None) -> Search:
+    def search(self, name: SearchName, warm_start_ratio: float | None = None) -> Search:
         """The search for the largest size.
 
         Args:
             name: `fast`, or `paper` for the authors' own.
-            luck: how many times the expected facts to begin with, such as the last shape of a
+            warm_start_ratio: how many times the expected facts to begin with, such as the last shape of a
                 sweep stored; once if left out.
         """
         if name == "paper":
             return self.paper_search
-        facts = self.expected * (1 if luck is None else luck)
+        facts = self.expected * (1 if warm_start_ratio is None else warm_start_ratio)
         # What stores everything at one shape, as something broken may, is still asked at the next.
         guess = min(self.size_of(facts), FastSearch.most)
-        return FastSearch(guess if luck is None else self._shared(guess), self.ratio, _STEP)
+        return FastSearch(
+            guess if warm_start_ratio is None else self._shared(guess), self.ratio, _STEP
+        )
 
     def _shared(self, guess: int) -> int:
         """The power of the ratio next to a guess: seeds that differ a little begin alike, and what

@@ -25,7 +25,7 @@ class Memory:
     def __init__(self, most: int = _MOST) -> None:
         self.most = most
 
-    def let_go(self) -> bool:
+    def trim(self) -> bool:
         """Forgets all programs if this process has grown too large; says whether it did."""
         if "jax" not in sys.modules or resident() <= self.most:
             return False

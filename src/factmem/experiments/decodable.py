@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from factmem.experiments.capacity import Capacity, Searches
-from factmem.experiments.scheduler import Known, Wanted
-from factmem.experiments.task import Measure, Task
+from factmem.experiments.scheduler import Known, PendingTasks
+from factmem.experiments.task import Experiment, Task
 
-__all__ = ["Limited", "LimitedSearches", "measure_decodable"]
+__all__ = ["CapacityWithLimits", "CapacityWithLimitsSearches", "measure_decodable"]
 
 
 def measure_decodable(
@@ -44,11 +44,11 @@ def measure_decodable(
     }
 
 
-MEASURE = Measure("decodable answers", 1, measure_decodable)
+MEASURE = Experiment("decodable answers", 1, measure_decodable)
 
 
 @dataclass(frozen=True)
-class Limited:
+class CapacityWithLimits:
     """What shapes store, and whether embeddings alone keep them from more.
 
     Args:
@@ -68,19 +68,19 @@ class Limited:
         return sum(kept) > len(kept) / 2
 
 
-class LimitedSearches:
+class CapacityWithLimitsSearches:
     """Searches of trained transformers, and then what their embeddings allow."""
 
     def __init__(self, searches: Searches) -> None:
         self.searches = searches
         self._made: dict[tuple[int, int, int], Task] = {}
 
-    def wanted(self, known: Known) -> Wanted:
+    def pending(self, known: Known) -> PendingTasks:
         """What searches lack, and what embeddings allow where searches are over."""
-        searched = self.searches.wanted(known)
+        searched = self.searches.pending(known)
         tasks = self._tasks(known).values()
         allowed = [task for task in tasks if task.identity not in known]
-        return Wanted([*allowed, *searched.needed], searched.useful)
+        return PendingTasks([*allowed, *searched.needed], searched.useful)
 
     def left(self, known: Known) -> int:
         """About how many measurements are still to be made."""
@@ -89,12 +89,12 @@ class LimitedSearches:
         later = len(searches.questions) - len(searches.result(known))
         return searches.left(known) + missing + later * len(searches.seeds)
 
-    def result(self, known: Known) -> Limited:
+    def result(self, known: Known) -> CapacityWithLimits:
         """Of all shapes, or of those whose searches are over."""
         records = {place: known.get(task.identity) for place, task in self._tasks(known).items()}
         shares = {place: record.metrics or {} for place, record in records.items() if record}
         possible = {place: share.get("facts", 1.0) for place, share in shares.items()}
-        return Limited(self.searches.result(known), possible)
+        return CapacityWithLimits(self.searches.result(known), possible)
 
     def _tasks(self, known: Known) -> dict[tuple[int, int], Task]:
         found = {}

@@ -39,7 +39,7 @@ def perform(task: Task) -> Record:
 def serve(task: Task) -> Record:
     """As `perform`, in a process that does nothing else, and must not grow without end."""
     record = perform(task)
-    _MEMORY.let_go()
+    _MEMORY.trim()
     return record
 
 

@@ -7,7 +7,7 @@ zero are
 
 so that relations come first when λ_r / λ_s = (S/R) √((R − 1) / (D − 1)) is above 1. Weights need a
 time of about ln(1/α)/λ to grow from α to 1, whence for small α the relations' stage lasts for
-1 − λ_s/λ_r of the time until subjects are learnt.
+1 − λ_s/λ_r of the time until subjects are learned.
 """
 
 from collections.abc import Mapping
@@ -19,8 +19,8 @@ from factmem.dynamics.flow import Flow
 from factmem.dynamics.questions import Population
 from factmem.dynamics.rates import escape_rates
 from factmem.dynamics.stages import Plateau, find_stages
-from factmem.experiments.flow_spec import Experiment
-from factmem.experiments.task import Measure
+from factmem.experiments.flow_spec import FlowSpec
+from factmem.experiments.task import Experiment
 from factmem.facts import FactTable
 
 __all__ = ["FLOW", "SOFTMAX", "measure_flow", "measure_softmax"]
@@ -44,7 +44,7 @@ def measure_flow(
     """The exact flow from equal weights until it has converged, in a few numbers.
 
     Returns:
-        Times at which stages begin and end, tokens leave zero and each subject is learnt (its loss
+        Times at which stages begin and end, tokens leave zero and each subject is learned (its loss
         is half of where it started), the rates of the formulas, and what is predicted in the middle
         of a stage.
     """
@@ -52,7 +52,7 @@ def measure_flow(
         facts = FactTable.structured(subjects, relations, answers)
     else:
         facts = FactTable.random(subjects, relations, answers, seed=seed)
-    experiment = Experiment(
+    experiment = FlowSpec(
         facts, noise=noise, length=length, subject_power=subject_power, scale=scale
     )
     questions, flow = experiment.population, experiment.flow()
@@ -78,7 +78,7 @@ def measure_flow(
         },
         "left_zero": _left_zero(flow, questions),
         "chances": questions.subject_chances.tolist(),
-        "learnt": _learnt(flow),
+        "learned": _learned(flow),
     }
 
 
@@ -94,7 +94,7 @@ def measure_softmax(
     seed: int,
 ) -> Mapping[str, Any]:
     """Descent of a softmax head on the structured table, in a few numbers."""
-    experiment = Experiment(
+    experiment = FlowSpec(
         FactTable.structured(subjects, relations, answers), scale=scale, seed=seed
     )
     descent = experiment.softmax_descent(dim=dim, rate=rate, steps=steps)
@@ -110,8 +110,8 @@ def measure_softmax(
     }
 
 
-FLOW = Measure("flow", 2, measure_flow)
-SOFTMAX = Measure("softmax flow", 2, measure_softmax)
+FLOW = Experiment("flow", 2, measure_flow)
+SOFTMAX = Experiment("softmax flow", 2, measure_softmax)
 
 
 def _told(plateau: Plateau | None, flow: Flow, whole: float | None) -> dict[str, Any] | None:
@@ -147,7 +147,7 @@ def _first(times: np.ndarray, happened: np.ndarray) -> float | None:
     return float(times[np.argmax(happened)]) if happened.any() else None
 
 
-def _learnt(flow: Flow) -> list[float | None]:
+def _learned(flow: Flow) -> list[float | None]:
     """When the loss of each subject's questions first was half of where it started."""
     losses = np.asarray(flow.seen.loss_of_subjects)
     return [_first(flow.times, each) for each in (losses <= losses[:1] / 2).T]

@@ -21,15 +21,15 @@ __all__ = [
     "LEAST_DESCENT_SCALE",
     "LINEAR_DESCENT",
     "SOFTMAX_DESCENT",
-    "Descending",
-    "Experiment",
+    "FlowSpec",
+    "SGDConfig",
     "Start",
 ]
 
 Start = Literal["equal", "balanced", "random"]
 
 
-class Descending(NamedTuple):
+class SGDConfig(NamedTuple):
     """How descent is done where nothing else is said."""
 
     rate: float
@@ -37,9 +37,9 @@ class Descending(NamedTuple):
     batch: int
 
 
-LINEAR_DESCENT = Descending(rate=0.1, steps=8192, batch=1024)
+LINEAR_DESCENT = SGDConfig(rate=0.1, steps=8192, batch=1024)
 """The authors' notebook."""
-SOFTMAX_DESCENT = Descending(rate=16.0, steps=4096, batch=1024)
+SOFTMAX_DESCENT = SGDConfig(rate=16.0, steps=4096, batch=1024)
 """Ours; theirs is not known."""
 
 LEAST_DESCENT_SCALE = 1e-30
@@ -54,8 +54,8 @@ _TESTED = 2**14
 
 
 @dataclass(frozen=True, eq=False)
-class Experiment:
-    """What is to be learnt, and from which weights.
+class FlowSpec:
+    """What is to be learned, and from which weights.
 
     Args:
         table: the facts.
@@ -71,7 +71,7 @@ class Experiment:
 
     Examples:
         >>> from factmem.dynamics import find_stages
-        >>> fig5 = Experiment(FactTable.structured(16, 4, 8))
+        >>> fig5 = FlowSpec(FactTable.structured(16, 4, 8))
         >>> stages = find_stages(fig5.flow(), fig5.population)
         >>> round(stages.init_end), round(stages.hallucination_end)
         (191, 392)

@@ -4,16 +4,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from factmem.experiments.scheduler import Known, State, Wanted, look_up, sweep
+from factmem.experiments.scheduler import Known, PendingTasks, State, look_up, sweep
 from factmem.experiments.store import Record, Store
-from factmem.experiments.task import Measure, Task
+from factmem.experiments.task import Experiment, Task
 from factmem.experiments.workers import Workers
 
 __all__ = [
     "Measurement",
+    "MeasurementGroup",
     "Progress",
     "Runs",
-    "Together",
     "direct",
     "kept_of",
     "measure",
@@ -25,7 +25,7 @@ __all__ = [
 class Measurement(Protocol):
     """Tasks, of which some may depend on the results of others, and what they come to."""
 
-    def wanted(self, known: Known, /) -> Wanted:
+    def pending(self, known: Known, /) -> PendingTasks:
         """What is still to be done, given what is known."""
         ...
 
@@ -44,9 +44,9 @@ class Runs:
 
     tasks: tuple[Task, ...]
 
-    def wanted(self, known: Known) -> Wanted:
+    def pending(self, known: Known) -> PendingTasks:
         """Those that are missing."""
-        return Wanted([task for task in self.tasks if task.identity not in known])
+        return PendingTasks([task for task in self.tasks if task.identity not in known])
 
     def result(self, known: Known) -> list[Mapping[str, Any]]:
         """The metrics of each task, in their order; none of those that failed or are missing."""
@@ -55,11 +55,11 @@ class Runs:
 
     def left(self, known: Known) -> int:
         """How many are missing."""
-        return len(self.wanted(known).needed)
+        return len(self.pending(known).needed)
 
 
 @dataclass(frozen=True)
-class Together:
+class MeasurementGroup:
     """Several measurements under names; the result has one entry for each.
 
     Args:
@@ -71,12 +71,12 @@ class Together:
     parts: Mapping[str, Measurement]
     order: Callable[[Task], float] | None = None
 
-    def wanted(self, known: Known) -> Wanted:
+    def pending(self, known: Known) -> PendingTasks:
         """What any of them lacks."""
-        wanted = Wanted.of_all([part.wanted(known) for part in self.parts.values()])
+        wanted = PendingTasks.of_all([part.pending(known) for part in self.parts.values()])
         if self.order is None:
             return wanted
-        return Wanted(sorted(wanted.needed, key=self.order), wanted.useful)
+        return PendingTasks(sorted(wanted.needed, key=self.order), wanted.useful)
 
     def result(self, known: Known) -> dict[str, Any]:
         """The result of each."""
@@ -89,18 +89,18 @@ class Together:
 
 def direct(function: Callable[..., Mapping[str, Any]], seeds: Sequence[int], **config: Any) -> Runs:
     """One run a seed of a function that checks the code that is here: never read from a store."""
-    measure = Measure(function.__name__, 1, function, kept=False)
+    measure = Experiment(function.__name__, 1, function, kept=False)
     return Runs(tuple(Task(measure, {**config, "seed": seed}) for seed in seeds))
 
 
 def stored_runs(measurement: Measurement, store: Store) -> dict[str, Record]:
     """What a store has of a measurement."""
-    return look_up(measurement.wanted, store, {})[0]
+    return look_up(measurement.pending, store, {})[0]
 
 
 def kept_of(measurement: Measurement, store: Store) -> dict[str, Record] | None:
     """All runs of a measurement, if a store has them; None if one is missing."""
-    known, missing = look_up(measurement.wanted, store, {})
+    known, missing = look_up(measurement.pending, store, {})
     return None if missing.needed else known
 
 
@@ -142,7 +142,7 @@ def measure(
         report(Progress(len(state.known), state.running, measurement.left(state.known)))
 
     known = sweep(
-        measurement.wanted, store, workers, fresh=fresh, report=None if report is None else told
+        measurement.pending, store, workers, fresh=fresh, report=None if report is None else told
     )
     if report is not None:
         report(Progress(len(known), 0, 0))

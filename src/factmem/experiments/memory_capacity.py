@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from factmem._core.errors import FactmemError
-from factmem.experiments.capacity_problem import Question, check_criterion, check_sizes
+from factmem.experiments.capacity_problem import CapacityProblem, check_criterion, check_sizes
 from factmem.experiments.search import PaperSearch
-from factmem.experiments.task import Measure, Task
+from factmem.experiments.task import Experiment, Task
 
-__all__ = ["LinearQuestion", "MLPQuestion", "measure_memory", "solve_n_log_n"]
+__all__ = ["LinearCapacityProblem", "MLPCapacityProblem", "measure_memory", "solve_n_log_n"]
 
 _BITS = 16
 _LINEAR = {"maximal": "maximal", "trained": "trained-linear"}
@@ -22,7 +22,7 @@ _MLP_BITS = 2.0
 
 
 @dataclass(frozen=True)
-class LinearQuestion(Question):
+class LinearCapacityProblem(CapacityProblem):
     """How many associations a d × d matrix stores, f*(x) = x.
 
     Args:
@@ -70,7 +70,7 @@ class LinearQuestion(Question):
 
 
 @dataclass(frozen=True)
-class MLPQuestion(Question):
+class MLPCapacityProblem(CapacityProblem):
     """How many associations an MLP of m neurons stores.
 
     Args:
@@ -179,7 +179,7 @@ def measure_memory(
     }
 
 
-MEASURE = Measure("memory", 1, measure_memory)
+MEASURE = Experiment("memory", 1, measure_memory)
 
 
 def _trained(

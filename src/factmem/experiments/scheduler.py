@@ -17,7 +17,7 @@ from factmem.experiments.store import Record, Store
 from factmem.experiments.task import Task
 from factmem.experiments.workers import Workers
 
-__all__ = ["Known", "State", "Wanted", "look_up", "sweep"]
+__all__ = ["Known", "PendingTasks", "State", "look_up", "sweep"]
 
 _ATTEMPTS = 3
 _SECONDS_BETWEEN_REPORTS = 1.0
@@ -27,7 +27,7 @@ Known = Mapping[str, Record]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class PendingTasks:
     """What is still to be done.
 
     Args:
@@ -39,7 +39,7 @@ class Wanted:
     useful: Sequence[Task] = ()
 
     @classmethod
-    def of_all(cls, each: Sequence["Wanted"]) -> "Wanted":
+    def of_all(cls, each: Sequence["PendingTasks"]) -> "PendingTasks":
         """What several want, each task once: the first of each, then the second of each, …
 
         One that wants the same thing for several seeds has its turn for one of them at a time, so
@@ -65,7 +65,7 @@ class State:
 
 
 def sweep(
-    wanted: Callable[[Known], Wanted],
+    wanted: Callable[[Known], PendingTasks],
     store: Store,
     workers: Workers,
     *,
@@ -95,8 +95,8 @@ def sweep(
 
 
 def look_up(
-    wanted: Callable[[Known], Wanted], store: Store, known: Known
-) -> tuple[dict[str, Record], Wanted]:
+    wanted: Callable[[Known], PendingTasks], store: Store, known: Known
+) -> tuple[dict[str, Record], PendingTasks]:
     """What is known once a store has been asked for all that is wanted, and what is then missing.
 
     What is there may change what is wanted. Failures do not count as known: they are tried again.
@@ -120,20 +120,20 @@ class _Sweep:
         self.known: dict[str, Record] = {}
         self.running: dict[Future[Record], _Attempt] = {}
 
-    def missing(self, wanted: Callable[[Known], Wanted]) -> Wanted:
+    def missing(self, wanted: Callable[[Known], PendingTasks]) -> PendingTasks:
         """What is wanted and not in the store."""
         if self.fresh:
             return wanted(self.known)
         self.known, missing = look_up(wanted, self.store, self.known)
         return missing
 
-    def begin(self, missing: Wanted) -> None:
+    def begin(self, missing: PendingTasks) -> None:
         """Gives tasks to free workers, needed ones before those that may be needed."""
         running = {attempt.task.identity for attempt in self.running.values()}
         each = {task.identity: task for task in missing.needed}
         waiting = [task for identity, task in each.items() if identity not in running]
         while waiting and (self.workers.free() or self._make_room(missing)):
-            task = min(waiting, key=self.workers.reluctance)
+            task = min(waiting, key=self.workers.scheduling_cost)
             waiting.remove(task)
             running.add(task.identity)
             self._submit(_Attempt(task, 1))
@@ -142,7 +142,7 @@ class _Sweep:
                 running.add(task.identity)
                 self._submit(_Attempt(task, 1))
 
-    def _make_room(self, missing: Wanted) -> bool:
+    def _make_room(self, missing: PendingTasks) -> bool:
         """Ends a task that is not needed, where that can be done; those of no use at all first."""
         needed = {task.identity for task in missing.needed}
         useful = {task.identity for task in missing.useful}

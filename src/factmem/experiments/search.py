@@ -5,7 +5,7 @@ that was interrupted goes on from the verdicts that are known, and what is tried
 that have nothing to do, changes nothing.
 
 The assumption is that success falls with size: what is too large stays too large. Where verdicts
-contradict it (training has luck), the bracket is one place where stored meets not stored.
+contradict it (training has warm_start_ratio), the bracket is one place where stored meets not stored.
 """
 
 import heapq
@@ -24,8 +24,8 @@ __all__ = [
     "Outcome",
     "PaperSearch",
     "Search",
+    "SearchTrace",
     "Verdict",
-    "Walk",
     "ahead",
     "walk",
 ]
@@ -101,7 +101,7 @@ class FastSearch(Search):
 
     Args:
         guess: the size to begin with.
-        ratio: it is over when upper/lower is at most this, or when they are neighbours.
+        ratio: it is over when upper/lower is at most this, or when they are neighbors.
         step: σ, about as much as the guess may be wrong; the ratio if that is larger.
         least: the smallest size that may be tried.
         most: the largest.
@@ -173,7 +173,7 @@ class PaperSearch(Search):
     Args:
         low: taken as stored.
         high: taken as not stored.
-        ratio: it is over when upper/lower is at most this, or when they are neighbours.
+        ratio: it is over when upper/lower is at most this, or when they are neighbors.
 
     Raises:
         FactmemError: ends that are out of order.
@@ -220,7 +220,7 @@ def _halvings(width: float, enough: float) -> int:
 
 
 @dataclass(frozen=True)
-class Walk:
+class SearchTrace:
     """Where a search is.
 
     Args:
@@ -234,13 +234,13 @@ class Walk:
     lacks: int | None
 
 
-def walk(search: Search, verdict: Callable[[int], Verdict | None]) -> Walk:
+def walk(search: Search, verdict: Callable[[int], Verdict | None]) -> SearchTrace:
     """Where a search is that asks for these verdicts, None where one is not known yet."""
     bracket, sizes = Bracket(), []
     while (size := search.next(bracket)) is not None and (found := verdict(size)) is not None:
         bracket = bracket.after(size, found)
         sizes.append(size)
-    return Walk(bracket, tuple(sizes), size)
+    return SearchTrace(bracket, tuple(sizes), size)
 
 
 def ahead(search: Search, bracket: Bracket) -> Iterator[int]:

@@ -111,7 +111,7 @@ class Store:
             self._connection = self._connect_to_read() if read_only else self._connect("mode=rwc")
         try:
             with self._explained():
-                self._recognise(read_only)
+                self._recognize(read_only)
         except BaseException:
             self.close()
             raise
@@ -229,7 +229,7 @@ class Store:
             check_same_thread=False,  # a lock of ours does that
         )
 
-    def _recognise(self, read_only: bool) -> None:
+    def _recognize(self, read_only: bool) -> None:
         """Checks that the file is a whole store of this version, or makes it one if it is empty."""
         ask = self._connection.execute
         empty = ask("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0

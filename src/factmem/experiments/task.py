@@ -8,14 +8,14 @@ from typing import Any
 
 from factmem._core.canonical_json import canonical, plain
 
-__all__ = ["Measure", "Task"]
+__all__ = ["Experiment", "Task"]
 
 
 _SHAPE = ("method", "dim", "heads", "head_dim", "width")
 
 
 @dataclass(frozen=True)
-class Measure:
+class Experiment:
     """A way to measure something, under a name that lasts.
 
     Args:
@@ -43,14 +43,14 @@ class Task:
         config: JSON data by name; `seed` is among them where there is randomness.
 
     Examples:
-        >>> square = Measure("square", 1, lambda side: {"area": side**2})
+        >>> square = Experiment("square", 1, lambda side: {"area": side**2})
         >>> Task(square, {"side": 2}).identity == Task(square, {"side": 2}).identity
         True
         >>> Task(square, {"side": 2}).identity == Task(square, {"side": 3}).identity
         False
     """
 
-    measure: Measure
+    measure: Experiment
     config: Mapping[str, Any]
 
     @cached_property

@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from factmem._core.errors import FactmemError
-from factmem.experiments.capacity_problem import Question, check_criterion, check_sizes
+from factmem.experiments.capacity_problem import CapacityProblem, check_criterion, check_sizes
 from factmem.experiments.search import PaperSearch
-from factmem.experiments.task import Measure, Task
+from factmem.experiments.task import Experiment, Task
 
 if TYPE_CHECKING:
     from factmem.training import Protocol
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ProtocolName",
     "Scaling",
-    "TransformerQuestion",
+    "TransformerCapacityProblem",
     "measure_transformer",
     "protocol_of",
 ]
@@ -36,7 +36,7 @@ _PROMPTS = 8
 
 
 @dataclass(frozen=True)
-class TransformerQuestion(Question):
+class TransformerCapacityProblem(CapacityProblem):
     """How many facts a transformer stores. A size is S.
 
     Args:
@@ -105,7 +105,7 @@ class TransformerQuestion(Question):
 
     @property
     def paper_search(self) -> PaperSearch:
-        """S between 8 and 512, until the ends are neighbours."""
+        """S between 8 and 512, until the ends are neighbors."""
         return PaperSearch(8, 512)
 
     def sizes(self, size: int) -> tuple[int, int, int]:
@@ -234,7 +234,7 @@ def measure_transformer(
     }
 
 
-MEASURE = Measure("transformer", 1, measure_transformer)
+MEASURE = Experiment("transformer", 1, measure_transformer)
 
 
 def _trained(
@@ -245,7 +245,13 @@ def _trained(
     room: Mapping[str, int] | None,
 ) -> Any:
     from factmem.facts import Vocabulary
-    from factmem.training import Room, best_run, runs_of, step_flops, train_transformers
+    from factmem.training import (
+        PaddedSizes,
+        best_run,
+        runs_for_learning_rates,
+        step_flops,
+        train_transformers,
+    )
     from factmem.transformer import Transformer
 
     protocol = protocol_of(training)
@@ -253,8 +259,10 @@ def _trained(
     most = None
     if room is not None:
         words = Vocabulary(*(room[name] for name in ("subjects", "relations", "noise", "answers")))
-        most = Room(words, room["facts"], room.get("heads"), room.get("width"))
-    runs = train_transformers(runs_of(start, asked, protocol), protocol, keys[1], room=most)
+        most = PaddedSizes(words, room["facts"], room.get("heads"), room.get("width"))
+    runs = train_transformers(
+        runs_for_learning_rates(start, asked, protocol), protocol, keys[1], room=most
+    )
     best, steps = best_run(runs), sum(run.steps for run in runs)
     return best.model, {
         "stored": best.success,

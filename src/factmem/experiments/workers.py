@@ -47,7 +47,7 @@ class Workers(ABC):
     def close(self) -> None:
         """Ends all tasks and workers, now."""
 
-    def reluctance(self, task: Task) -> int:
+    def scheduling_cost(self, task: Task) -> int:
         """How little it suits a free worker to begin this task: those of 0 come first."""
         return 0
 
@@ -104,7 +104,7 @@ class LocalWorkers(Workers):
         self._done[slot].add(task.shape)
         return future
 
-    def reluctance(self, task: Task) -> int:
+    def scheduling_cost(self, task: Task) -> int:
         """Tracing and compiling take longer than many tasks: 0 for what a free worker has done the
         like of, 1 for what none has, 2 for what is better left to those that are busy."""
         familiar = {slot for slot, shapes in self._done.items() if task.shape in shapes}

@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from factmem._core.atomic_files import write_atomic
 from factmem._core.errors import FactTableError, visible
-from factmem._core.tensor_files import write_whole
 from factmem.facts.table import FactTable, check_name
 
 __all__ = ["format_csv", "parse_csv", "read_csv", "write_csv"]
@@ -40,7 +40,7 @@ def write_csv(table: FactTable, path: str | os.PathLike[str]) -> None:
 
     Answers that no fact uses have no row, so they are not kept.
     """
-    write_whole(path, format_csv(table))
+    write_atomic(path, format_csv(table))
 
 
 def parse_csv(content: bytes) -> FactTable:

@@ -260,7 +260,7 @@ def _uniform(
 ) -> Int[Array, "rows columns"]:
     """Independent numbers, uniform on 0 … size − 1, where size is at most `most`.
 
-    A 32-bit word modulo n favours some results by at most n parts in 2^32. Two numbers come from
+    A 32-bit word modulo n favors some results by at most n parts in 2^32. Two numbers come from
     one word, as the digits of word mod size², while n = size² leaves that below 2^−16: random
     words are most of what sampling costs.
     """

@@ -6,7 +6,7 @@ are positive. Numbers λ give only a small residual ε = ‖Σ λ_xy (u_f*(x) �
 if the vectors of a set J have full rank, with σ the smallest singular value of the matrix A_J that
 they form, then changing λ on J by at most ε/σ makes the sum exactly zero; and if ε < σ · min_J λ,
 nothing becomes negative on the way. So an exact λ lies next to the computed one, and the
-impossibility is proved. Rounding errors are bounded and counted on the unfavourable side.
+impossibility is proved. Rounding errors are bounded and counted on the unfavorable side.
 """
 
 from collections.abc import Iterator

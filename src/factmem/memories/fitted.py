@@ -4,7 +4,7 @@ Hinges of plain outputs fail near the limit of what the width can hold: there it
 outputs, until a margin of 1 is far away for every key, and accuracy collapses. So outputs are
 measured in units of their own size, and how sharply competitors are told apart is a schedule:
 
-    minimise Σ_x log(1 + c s_x²)/c,   s_x = softplus(1 + log Σ_{y ≠ f*(x)} exp(−β γ̂_xy)),
+    minimize Σ_x log(1 + c s_x²)/c,   s_x = softplus(1 + log Σ_{y ≠ f*(x)} exp(−β γ̂_xy)),
 
 with the margins γ̂ of F̂ = F / √(mean_x ‖F(e_x)‖²), for β = 20, 40, 80, …, each from where the last
 one ended. It is over when every margin γ̂ is at least 10⁻⁴ in float32 with weights of 16 bits. Past
@@ -22,11 +22,12 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from factmem._core.errors import FactmemError
+from factmem._core.lbfgs import Minimum, Outcome, minimize
 from factmem._core.progress import Report
 from factmem._core.random import normal
 from factmem.memories.activations import Relu
 from factmem.memories.associations import Associations
-from factmem.memories.hinge import Minimum, Outcome, gentle_hinge, minimise, squared_hinge
+from factmem.memories.margin_losses import gentle_hinge, squared_hinge
 from factmem.memories.memory import Memory
 from factmem.memories.mlp import BilinearMemory, MLPMemory, checked_width
 from factmem.memories.precision import rounded
@@ -52,7 +53,7 @@ class Fitted:
         memory: in float32.
         complete: whether everything is recalled with some margin by weights of 16 bits.
         iterations: of L-BFGS, in all.
-        outcome: how the last minimisation ended.
+        outcome: how the last minimization ended.
     """
 
     memory: Memory
@@ -156,7 +157,7 @@ def _all_fitted(
             report(steps + stage_steps, loss=loss)
 
     for sharpness in _SHARPNESS:
-        found = minimise(
+        found = minimize(
             _stage_loss,
             memory,
             (associations, np.asarray(sharpness)),
@@ -174,11 +175,11 @@ def _all_fitted(
 
 def _stage_loss(memory: Memory, data: tuple[Associations, Array]) -> Float[Array, ""]:
     associations, sharpness = data
-    outputs = sharpness * _normalised(memory, associations)
+    outputs = sharpness * _normalized(memory, associations)
     return gentle_hinge(outputs, associations.values, associations.target, jnp.asarray(_GENTLENESS))
 
 
-def _normalised(memory: Memory, associations: Associations) -> Float[Array, "facts dim"]:
+def _normalized(memory: Memory, associations: Associations) -> Float[Array, "facts dim"]:
     """F(e_x) of all keys, in units of its root mean square."""
     outputs = jax.vmap(memory)(associations.keys)
     return outputs / jnp.sqrt(jnp.mean(jnp.sum(outputs**2, axis=1)))
@@ -191,8 +192,8 @@ def _suffices(memory: Memory, associations: Associations) -> bool:
 
 @eqx.filter_jit
 def _missing(memory: Memory, associations: Associations) -> Float[Array, ""]:
-    """Zero exactly where every margin of the normalised outputs is large enough."""
-    outputs = _normalised(memory, associations) / _LEAST_MARGIN
+    """Zero exactly where every margin of the normalized outputs is large enough."""
+    outputs = _normalized(memory, associations) / _LEAST_MARGIN
     return squared_hinge(outputs, associations.values, associations.target)
 
 
@@ -205,7 +206,7 @@ def _best_readout(
     """V with the smallest squared hinge of F(e_x) = Vᵀ features(x)."""
     start = _products(features.T, associations.answers.T) / features.shape[1]
     data = (features, associations.values, associations.target)
-    found = minimise(_readout_loss, start, data, iterations=iterations, report=report)
+    found = minimize(_readout_loss, start, data, iterations=iterations, report=report)
     return jnp.asarray(found.point, jnp.float32), found
 
 

@@ -11,11 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from factmem._core.lbfgs import Minimum, minimize
 from factmem._core.progress import Report
 from factmem.memories.associations import Associations
 from factmem.memories.certificate import Infeasibility, infeasibility, proved_margin
-from factmem.memories.hinge import Minimum, minimise, squared_hinge
 from factmem.memories.linear import LinearMemory
+from factmem.memories.margin_losses import squared_hinge
 
 __all__ = ["Maximal", "Verdict", "maximal"]
 
@@ -38,7 +39,7 @@ class Maximal:
         proved_margin: a lower bound on the smallest margin of the minimum in float64; feasible
             means that it is positive.
         infeasibility: residual and threshold of the proof that no W works; None if feasible.
-        minimum: how the minimisation ended.
+        minimum: how the minimization ended.
     """
 
     memory: LinearMemory
@@ -62,7 +63,7 @@ def maximal(
         The memory with a verdict. `UNDECIDED` is an answer: neither proof was completed.
     """
     pairs, scale = _of_size_one(associations)
-    minimum = minimise(
+    minimum = minimize(
         _loss,
         np.asarray(pairs.answers, float).T @ np.asarray(pairs.keys, float),  # the Hebbian memory
         (pairs.keys, pairs.values, pairs.target),

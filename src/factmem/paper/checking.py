@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from factmem.experiments.measurement import Measurement, Progress, kept_of, measure
-from factmem.experiments.scheduler import Known, Wanted
+from factmem.experiments.scheduler import Known, PendingTasks
 from factmem.experiments.store import Store
 from factmem.experiments.workers import Workers
 from factmem.paper.claim import Claim, Finding, MeasurementError, Verdict
@@ -75,9 +75,9 @@ class Checks:
         self.claims = claims
         self._chosen = [_chosen(claim, store, at_length, fresh) for claim in claims]
 
-    def wanted(self, known: Known) -> Wanted:
+    def pending(self, known: Known) -> PendingTasks:
         """What any claim lacks."""
-        return Wanted.of_all([measurement.wanted(known) for measurement, _ in self._chosen])
+        return PendingTasks.of_all([measurement.pending(known) for measurement, _ in self._chosen])
 
     def left(self, known: Known) -> int:
         """About how many runs are still to be made."""

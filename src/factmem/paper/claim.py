@@ -48,17 +48,17 @@ class Verdict(Enum):
 class Check:
     """One number against what the claim says of it.
 
-    Args:
-        what: was measured.
-        measured: the number.
-        wanted: what it should be, in words.
-        holds: whether it is.
-        deviation: how far from the claim's own number it is, relatively, if there is one.
+        Args:
+            what: was measured.
+            measured: the number.
+    expected: what it should be, in words.
+            holds: whether it is.
+            deviation: how far from the claim's own number it is, relatively, if there is one.
     """
 
     what: str
     measured: float
-    wanted: str
+    expected: str
     holds: bool
     deviation: float | None = None
 
@@ -71,18 +71,18 @@ def between(
     above = least is None or measured >= least
     below = most is None or measured <= most
     if least is None:
-        wanted = f"at most {most:.4g}"
+        expected = f"at most {most:.4g}"
     else:
-        wanted = f"at least {least:.4g}" if most is None else f"from {least:.4g} to {most:.4g}"
-    return Check(what, float(measured), wanted, bool(above and below))
+        expected = f"at least {least:.4g}" if most is None else f"from {least:.4g} to {most:.4g}"
+    return Check(what, float(measured), expected, bool(above and below))
 
 
 def close(what: str, measured: Number | None, value: Number, tolerance: float) -> Check:
     """Whether a number is another one, up to a relative tolerance; how far it is counts too."""
     measured = math.nan if measured is None else measured
     deviation = abs(measured - value) / abs(value)
-    wanted = f"{value:.4g} up to {100 * tolerance:.3g} %"
-    return Check(what, float(measured), wanted, bool(deviation <= tolerance), float(deviation))
+    expected = f"{value:.4g} up to {100 * tolerance:.3g} %"
+    return Check(what, float(measured), expected, bool(deviation <= tolerance), float(deviation))
 
 
 def fitted(x: Sequence[Number], y: Sequence[Number | None]) -> PowerLaw:

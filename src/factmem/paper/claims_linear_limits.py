@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from factmem import memories
-from factmem.experiments.measurement import Together, direct
+from factmem.experiments.measurement import MeasurementGroup, direct
 from factmem.paper.claim import (
     Claim,
     Finding,
@@ -82,7 +82,7 @@ def exact_matching(
         "Section 3, remarks on Theorem 1",
         "The largest N of d/2 … 2d that least squares match; the largest N of any matrix by "
         "arg-max, each proved.",
-        Together(
+        MeasurementGroup(
             {
                 "exact": direct(measure_exact_matching, seeds, dims=list(exact_dims)),
                 "arg-max": matrix_searches(seeds[:2], dims),

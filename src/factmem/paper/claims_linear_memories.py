@@ -28,7 +28,7 @@ from factmem.paper.results import Results, column, least, mean, most
 __all__ = [
     "one_gradient_step",
     "orthonormal_embeddings",
-    "quantisation",
+    "quantization",
     "shared_answers",
     "theorem_1a",
     "theorem_1b",
@@ -299,7 +299,7 @@ def one_gradient_step(
     )
 
 
-def measure_quantisation(*, dims: Sequence[int], seed: int) -> dict[str, Any]:
+def measure_quantization(*, dims: Sequence[int], seed: int) -> dict[str, Any]:
     """What rounding to multiples of 1/(4d) does to margins, and the bits that are enough."""
     import jax.random as jr
 
@@ -325,7 +325,7 @@ def measure_quantisation(*, dims: Sequence[int], seed: int) -> dict[str, Any]:
     return {"sizes": found}
 
 
-def quantisation(seeds: Sequence[int], dims: Sequence[int] = (96, 160, 256)) -> Claim:
+def quantization(seeds: Sequence[int], dims: Sequence[int] = (96, 160, 256)) -> Claim:
     """Bounded bits for each weight."""
 
     def judge(results: Results) -> Finding:
@@ -342,12 +342,12 @@ def quantisation(seeds: Sequence[int], dims: Sequence[int] = (96, 160, 256)) -> 
         )
 
     return Claim(
-        "quantisation",
+        "quantization",
         "The linear memory survives rounding its weights to multiples of about 1/d: O(log d) bits "
         "for each weight, and Õ(N) in all.",
         "Section 3 and the corollary on bounded bits",
         "Outer products at N = d²/128: every margin moves by at most ε d, all is recalled at "
         "ε = 1/(4d), and the fewest bits do not grow with d.",
-        direct(measure_quantisation, seeds, dims=list(dims)),
+        direct(measure_quantization, seeds, dims=list(dims)),
         judge,
     )

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from factmem import memories
-from factmem.experiments.measurement import Together, direct
+from factmem.experiments.measurement import MeasurementGroup, direct
 from factmem.paper.claim import (
     Claim,
     Finding,
@@ -33,7 +33,7 @@ from factmem.paper.results import Results, column, least, mean, most
 __all__ = [
     "features_against_tangents",
     "few_outputs",
-    "tangents_are_learnt",
+    "tangents_are_learned",
     "theorem_2",
 ]
 
@@ -114,7 +114,7 @@ def _variance_of_features(dim: int, facts: int, width: int, others: float = 0.1)
     return (crossed - 1 + pull * squared) / width + 1 / dim + pull * moment
 
 
-def measure_learnt_tangents(
+def measure_learned_tangents(
     *, dim: int, facts: int, outputs: int, width: int, steps: int, rate: float, seed: int
 ) -> dict[str, Any]:
     """Gradient descent of the displacements alone, from zero, on the cross-entropy."""
@@ -161,7 +161,7 @@ def measure_learnt_tangents(
     }
 
 
-def tangents_are_learnt(
+def tangents_are_learned(
     seeds: Sequence[int],
     dim: int = 32,
     facts: int = 64,
@@ -184,7 +184,7 @@ def tangents_are_learnt(
         )
 
     return Claim(
-        "tangents-learnt",
+        "tangents-learned",
         "The tangent memory is linear in what is trained, so gradient descent on a convex loss "
         "learns it.",
         "Section 3, remarks on Theorem 2",
@@ -192,7 +192,7 @@ def tangents_are_learnt(
         "zero: it falls at every step and everything is recalled; F is linear, and the loss at the "
         "middle of two points is below its mean there.",
         direct(
-            measure_learnt_tangents,
+            measure_learned_tangents,
             seeds,
             dim=dim,
             facts=facts,
@@ -274,14 +274,14 @@ def few_outputs(
         f"The largest N that fitted ReLU MLPs of d = {dim} recall entirely, weights of 16 bits, at "
         f"m = {', '.join(map(str, widths))}: exponents for M = {outputs} and for M = N; at length "
         "for the paper's M = 32 and m = d.",
-        Together(
+        MeasurementGroup(
             {
                 name: few_output_searches(seeds, [(dim, width) for width in widths], each)
                 for name, each in (("few", outputs), ("many", None))
             }
         ),
         judge,
-        at_length=Together(
+        at_length=MeasurementGroup(
             {
                 name: few_output_searches(seeds, [(d, d) for d in (16, 24, 32)], each, 1.01)
                 for name, each in (("few", 32), ("many", None))

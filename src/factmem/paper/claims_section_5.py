@@ -34,7 +34,7 @@ def measure_invariant(*, sizes: Sequence[int], starts: Sequence[str], seed: int)
     """How far W_KQ(z)² − Σ_a W_OV(a, z)² drifts along flows, relative to the largest W_KQ²."""
     table = FactTable.random(*sizes, seed=seed)
     flows = [
-        experiments.Experiment(table, start=start, seed=seed).flow()  # pyright: ignore[reportArgumentType]
+        experiments.FlowSpec(table, start=start, seed=seed).flow()  # pyright: ignore[reportArgumentType]
         for start in starts
     ]
     return {
@@ -71,7 +71,7 @@ def measure_convergence(
 ) -> dict[str, Any]:
     """The loss of a long flow at several times, and its largest rise."""
     table = FactTable.random(*sizes, seed=seed)
-    experiment = experiments.Experiment(table, start="balanced", seed=seed)
+    experiment = experiments.FlowSpec(table, start="balanced", seed=seed)
     flow = experiment.flow(until=float(times[-1]))
     loss = np.asarray(flow.loss, np.float64)
     return {
@@ -116,7 +116,7 @@ def measure_sequential(
 ) -> dict[str, Any]:
     """Theorem 6's time in one flow, if there is one."""
     table = FactTable.structured(*sizes)
-    experiment = experiments.Experiment(
+    experiment = experiments.FlowSpec(
         table, noise=noise, length=length, start="balanced", scale=scale, seed=seed
     )
     flow = experiment.flow(until=160.0)
@@ -159,7 +159,7 @@ def sequential_learning(seeds: Sequence[int], scale: float = 1e-6) -> Claim:
     missed = direct(measure_sequential, seeds[:1], sizes=[4, 2, 2], noise=80, length=5, scale=scale)
     return Claim(
         "theorem-6",
-        "From a small balanced start relations are learnt first: predictions are p(a|r) while "
+        "From a small balanced start relations are learned first: predictions are p(a|r) while "
         "every weight of subjects and noise is still below √α.",
         "Theorem 6",
         f"The smallest instance that meets its conditions: S = 32, R = D = 2, T = 5, |N| = 80, "
@@ -179,7 +179,7 @@ def _or_nan(number: float | None) -> float:
 
 def measure_plateau(*, sizes: Sequence[int], seed: int) -> dict[str, Any]:
     """Figure 5's flow: the levels of its loss, its stages, and the rates at which it begins."""
-    experiment = experiments.Experiment(FactTable.structured(*sizes), seed=seed)
+    experiment = experiments.FlowSpec(FactTable.structured(*sizes), seed=seed)
     flow = experiment.flow()
     stages = dynamics.find_stages(flow, experiment.population)
     formula = dynamics.escape_rates(experiment.population)
@@ -221,7 +221,7 @@ def plateau(seeds: Sequence[int], sizes: Sequence[int] = _FIGURE_5) -> Claim:
     return Claim(
         "plateau",
         "The loss stays at log |A|, falls to log D while relations alone are known, stays there, "
-        "and falls to zero when subjects are learnt.",
+        "and falls to zero when subjects are learned.",
         "Figure 5, left; after Theorem 6",
         f"The flow of Figure 5, S, R, D = {sizes}: the loss in the middle of the stage, and the "
         "rates at which weights leave zero against their formulas.",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from factmem import bounds
-from factmem.experiments.measurement import Together, direct
+from factmem.experiments.measurement import MeasurementGroup, direct
 from factmem.paper.claim import (
     Claim,
     Finding,
@@ -136,7 +136,7 @@ def bound_is_met(
     outputs: int = 8,
     powers: Sequence[float] = (1.5, 2.0),
 ) -> Claim:
-    """The quantised memory of the likeliest associations."""
+    """The quantized memory of the likeliest associations."""
 
     def judge(found: Sequence[Any]) -> Finding:
         models = [
@@ -165,7 +165,7 @@ def bound_is_met(
 
     return Claim(
         "bound-met",
-        "An MLP memory of quantised weights that stores the likeliest associations follows the "
+        "An MLP memory of quantized weights that stores the likeliest associations follows the "
         "slope 1 − α of the bound.",
         "Section 6, after Theorem 7",
         f"Fitted ReLU MLPs of d = 8, m = {', '.join(map(str, widths))}, M = {outputs} and weights "
@@ -265,7 +265,7 @@ def cubic_capacity(
         "Not in the paper: one of its summaries",
         "The exponent of N in parameters, of fitted MLPs and of the best matrices, which would be "
         "3/2; and the bits that so many associations need at d = 64 (Theorem 7).",
-        Together(
+        MeasurementGroup(
             {
                 "fitted MLP": few_output_searches(seeds, [(8, width) for width in widths], 8),
                 "best matrix": matrix_searches(seeds[:2], matrices),

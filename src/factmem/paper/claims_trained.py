@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from factmem import experiments
-from factmem.experiments.measurement import Runs, Together
-from factmem.experiments.transformer_capacity import TransformerQuestion
+from factmem.experiments.measurement import MeasurementGroup, Runs
+from factmem.experiments.transformer_capacity import TransformerCapacityProblem
 from factmem.paper.claim import (
     Claim,
     Finding,
@@ -94,13 +94,15 @@ def facts_per_parameter(
         "Figures 4 (left), 7, 8 and 9",
         "The largest table at 99 %, by search for every seed, of shapes with H·d_h = m = d: the "
         "exponent of facts against parameters with its 95 % interval.",
-        Together(_lines(quick, seeds, "quick", QUICK_RATIO)),
+        MeasurementGroup(_lines(quick, seeds, "quick", QUICK_RATIO)),
         judge,
-        at_length=Together(_lines(thorough, [seeds[0] + more for more in range(5)], "paper", 1.05)),
+        at_length=MeasurementGroup(
+            _lines(thorough, [seeds[0] + more for more in range(5)], "paper", 1.05)
+        ),
     )
 
 
-def _facts(question: TransformerQuestion, bracket: Any) -> tuple[int, int] | None:
+def _facts(question: TransformerCapacityProblem, bracket: Any) -> tuple[int, int] | None:
     """Facts of the largest table that is stored and of the smallest that is not."""
     if bracket.lower is None or bracket.upper is None:
         return None
@@ -112,6 +114,8 @@ def _lines(
 ) -> dict[str, experiments.Searches]:
     """The search of every line, by its name."""
     return {
-        name: experiments.Searches(QUICK_LINES[_LINES[name]].questions(sizes, protocol, ratio), seeds)
+        name: experiments.Searches(
+            QUICK_LINES[_LINES[name]].questions(sizes, protocol, ratio), seeds
+        )
         for name, sizes in dims.items()
     }

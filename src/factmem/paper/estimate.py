@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from factmem.experiments.capacity import Searches
-from factmem.experiments.decodable import LimitedSearches
-from factmem.experiments.measurement import Measurement, Runs, Together, direct
+from factmem.experiments.decodable import CapacityWithLimitsSearches
+from factmem.experiments.measurement import Measurement, MeasurementGroup, Runs, direct
 from factmem.experiments.scheduler import sweep
 from factmem.experiments.store import Record, Store
 from factmem.experiments.task import Task
@@ -55,7 +55,7 @@ def measure_speed(*, steps: int, seed: int) -> dict[str, Any]:
     import jax.random as jr
 
     from factmem.facts import FactTable, PromptDistribution
-    from factmem.training import PAPER, runs_of, step_flops, train_transformers
+    from factmem.training import PAPER, runs_for_learning_rates, step_flops, train_transformers
     from factmem.transformer import Shape, Transformer
 
     protocol = replace(PAPER, steps=steps, checks=1)
@@ -67,7 +67,9 @@ def measure_speed(*, steps: int, seed: int) -> dict[str, Any]:
         taken = []
         for again in range(3):  # the first compiles
             begun = time.perf_counter()
-            train_transformers(runs_of(start, asked, protocol), protocol, jr.key(again))
+            train_transformers(
+                runs_for_learning_rates(start, asked, protocol), protocol, jr.key(again)
+            )
             taken.append(time.perf_counter() - begun)
         found[name] = {
             "compiling": max(0.0, taken[0] - min(taken)),
@@ -80,7 +82,7 @@ def measure_speed(*, steps: int, seed: int) -> dict[str, Any]:
 def measured_speed(store: Store, workers: Workers, steps: int = 48) -> Speed:
     """Has every worker timed at once, which takes about half a minute."""
     timed = direct(measure_speed, range(max(1, workers.free())), steps=steps)
-    known = sweep(timed.wanted, store, workers)
+    known = sweep(timed.pending, store, workers)
     return _speed([result for result in timed.result(known) if result])
 
 
@@ -102,10 +104,10 @@ def expected_seconds(measurement: Measurement, known: Mapping[str, Record], spee
     if isinstance(measurement, Figures):
         measured = [figure.measured for figure in measurement.figures]
         return sum((expected_seconds(each, known, speed) for each in measured), 0.0)
-    if isinstance(measurement, Together):
+    if isinstance(measurement, MeasurementGroup):
         parts = measurement.parts.values()
         return sum((expected_seconds(part, known, speed) for part in parts), 0.0)
-    if isinstance(measurement, LimitedSearches):
+    if isinstance(measurement, CapacityWithLimitsSearches):
         return expected_seconds(measurement.searches, known, speed)
     if isinstance(measurement, Searches):
         return _of_searches(measurement, known, speed)

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from factmem._core.errors import FactmemError
 from factmem.experiments.measurement import Measurement
-from factmem.experiments.scheduler import Known, Wanted
+from factmem.experiments.scheduler import Known, PendingTasks
 from factmem.plotting.plot import Plot
 
 __all__ = ["FigureScale", "Figures", "PaperFigure", "so_far"]
@@ -41,7 +41,7 @@ class PaperFigure:
         Raises:
             FactmemError: that is too little.
         """
-        missing = len(self.measured.wanted(known).needed)
+        missing = len(self.measured.pending(known).needed)
         if missing and not self.by_parts:
             raise FactmemError(f"figure {self.name} is drawn whole, and {missing} runs are missing")
         result = self.measured.result(known)
@@ -61,9 +61,9 @@ class Figures:
     def __init__(self, figures: Sequence[PaperFigure]) -> None:
         self.figures = figures
 
-    def wanted(self, known: Known) -> Wanted:
+    def pending(self, known: Known) -> PendingTasks:
         """What any of them lacks."""
-        return Wanted.of_all([figure.measured.wanted(known) for figure in self.figures])
+        return PendingTasks.of_all([figure.measured.pending(known) for figure in self.figures])
 
     def left(self, known: Known) -> int:
         """About how many runs are still to be made."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from factmem.experiments.measurement import Runs
-from factmem.experiments.task import Measure, Task
+from factmem.experiments.task import Experiment, Task
 from factmem.facts.table import FactTable
 from factmem.paper.figure import FigureScale, PaperFigure
 from factmem.plotting.plot import Axis, DataTable, HeatMap, Plot
@@ -60,7 +60,7 @@ def measure_prompts(
     }
 
 
-MEASURE = Measure("prompts", 1, measure_prompts)
+MEASURE = Experiment("prompts", 1, measure_prompts)
 
 
 def figure_2(
@@ -118,7 +118,7 @@ def _plot(results: Sequence[Mapping[str, Any]]) -> Plot:
     caption = (
         f"{rows} prompts of {columns - 1} tokens as they are sampled for training, and the answers "
         "that are asked for. Subject and relation stand at random places; noise tokens are drawn "
-        "anew in every prompt, so that nothing but the fact can be learnt. The paper's experiments "
+        "anew in every prompt, so that nothing but the fact can be learned. The paper's experiments "
         "have 32 tokens in a prompt."
     )
     return Plot("2", "Figure 2: the task", (cells,), caption, data, columns=1)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from factmem.experiments.measurement import Runs
-from factmem.experiments.task import Measure, Task
+from factmem.experiments.task import Experiment, Task
 from factmem.paper.figure import FigureScale, PaperFigure
 from factmem.plotting.plot import Axis, DataTable, HeatMap, Plot
 
@@ -97,7 +97,7 @@ def _name(token: int, words: Any) -> str:
     return f"s{token + 1}"
 
 
-MEASURE = Measure("constructions shown", 1, measure_constructions)
+MEASURE = Experiment("constructions shown", 1, measure_constructions)
 
 
 def figure_3(scale: FigureScale = "quick") -> PaperFigure:

@@ -40,7 +40,7 @@ def figure_4_right(scale: FigureScale = "quick", places: ShapeMap | None = None)
     return PaperFigure(
         "4-right",
         _TITLE,
-        "Where are the facts? It hardly matters. The same table is learnt by many heads and few "
+        "Where are the facts? It hardly matters. The same table is learned by many heads and few "
         "neurons or by few heads and many neurons, for a parameter is worth about the same in "
         "both. Only below a floor, when heads together have fewer dimensions than there are "
         "subjects and relations to tell apart, does no MLP help.",

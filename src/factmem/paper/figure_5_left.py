@@ -13,7 +13,7 @@ def figure_5_left(scale: FigureScale = "quick") -> PaperFigure:
     return loss_figure(
         "5-left",
         "Figure 5, left: linear attention learns in stages",
-        "When are facts learnt? First nothing happens; then, at once, the model knows which "
+        "When are facts learned? First nothing happens; then, at once, the model knows which "
         "answers fit a relation and gives one of them whoever the subject is: it hallucinates. "
         "Much later it learns subjects, and with them the facts.",
         "Linear attention over one-hot tokens, S = {}, R = {}, D = {}, |N| = 20, T = 32, all "

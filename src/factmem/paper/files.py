@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from factmem._core.tensor_files import write_whole
+from factmem._core.atomic_files import write_atomic
 from factmem.plotting.drawing import save_figure
 from factmem.plotting.matplotlib_backend import printed
 from factmem.plotting.plot import Plot
@@ -19,6 +19,6 @@ def write_figure(plot: Plot, folder: str | os.PathLike[str]) -> list[Path]:
     drawn = printed(plot)
     for kind in ("pdf", "png"):
         save_figure(drawn, paths[kind])
-    write_whole(paths["csv"], plot.data.csv.encode())
-    write_whole(paths["txt"], f"{plot.title}. {plot.caption}\n".encode())
+    write_atomic(paths["csv"], plot.data.csv.encode())
+    write_atomic(paths["txt"], f"{plot.title}. {plot.caption}\n".encode())
     return list(paths.values())

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 
 from factmem.experiments.measurement import Runs
-from factmem.experiments.task import Measure, Task
+from factmem.experiments.task import Experiment, Task
 from factmem.paper.figure import PaperFigure
 from factmem.plotting.plot import Axis, Chart, DataTable, Level, Line, Plot, Span
 
@@ -40,10 +40,10 @@ def measure_losses(
         seed: of embeddings and prompts.
     """
     from factmem.dynamics import find_stages, spaced
-    from factmem.experiments import Experiment
+    from factmem.experiments import FlowSpec
     from factmem.facts import FactTable
 
-    experiment = Experiment(FactTable.structured(subjects, relations, answers), seed=seed)
+    experiment = FlowSpec(FactTable.structured(subjects, relations, answers), seed=seed)
     settings: dict[str, Any] = {"rate": rate, "steps": steps, "batch": batch}
     settings["times"] = spaced(1.0, _POINTS, "equal")
     if attention == "linear":
@@ -67,7 +67,7 @@ def measure_losses(
     }
 
 
-MEASURE = Measure("loss curves", 1, measure_losses)
+MEASURE = Experiment("loss curves", 1, measure_losses)
 
 
 def loss_figure(
@@ -118,7 +118,7 @@ def _spans(run: Mapping[str, Any]) -> tuple[Span, ...]:
     if begun is None or over is None:
         return ()
     return (
-        Span("initialisation", 0.0, begun),
+        Span("initialization", 0.0, begun),
         Span("hallucination", begun, over),
         Span("convergence", over, end),
     )

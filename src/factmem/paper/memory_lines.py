@@ -5,7 +5,11 @@ from collections.abc import Sequence
 from typing import Literal
 
 from factmem._core.power_law import Number
-from factmem.experiments.memory_capacity import LinearQuestion, MLPQuestion, solve_n_log_n
+from factmem.experiments.memory_capacity import (
+    LinearCapacityProblem,
+    MLPCapacityProblem,
+    solve_n_log_n,
+)
 from factmem.paper.figure import FigureScale
 from factmem.paper.memory_searches import COARSE
 from factmem.paper.stored_facts import Law, StoredLine
@@ -70,8 +74,8 @@ def matrix_lines(
     dims: Sequence[int], proved: Sequence[int], seeds: Sequence[int], scale: FigureScale
 ) -> list[StoredLine]:
     """Trained matrices, and the best there are."""
-    trained = [LinearQuestion(dim, "trained", 0.99, RATIO[scale]) for dim in dims]
-    best = [LinearQuestion(dim, "maximal", 1.0, _BESIDE_RATIO[scale]) for dim in proved]
+    trained = [LinearCapacityProblem(dim, "trained", 0.99, RATIO[scale]) for dim in dims]
+    best = [LinearCapacityProblem(dim, "maximal", 1.0, _BESIDE_RATIO[scale]) for dim in proved]
     return [
         StoredLine("trained as in the paper, 99 %", trained, seeds),
         StoredLine("best of all matrices, proved, 100 %", best, seeds, counts=False),
@@ -90,11 +94,11 @@ def mlp_lines(
     how: Literal["trained", "quick"] = "trained" if scale == "paper" else "quick"
     ratio = RATIO[scale]
     trained = {
-        width: [MLPQuestion(dim, width * dim, how, outputs, 0.99, ratio) for dim in dims]
+        width: [MLPCapacityProblem(dim, width * dim, how, outputs, 0.99, ratio) for dim in dims]
         for width in widths
     }
     best = [
-        MLPQuestion(dim, width, "fitted", outputs, 1.0, _BESIDE_RATIO[scale])
+        MLPCapacityProblem(dim, width, "fitted", outputs, 1.0, _BESIDE_RATIO[scale])
         for dim, width in fitted
     ]
     return [

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from factmem import experiments
-from factmem.experiments.memory_capacity import LinearQuestion, MLPQuestion
+from factmem.experiments.memory_capacity import LinearCapacityProblem, MLPCapacityProblem
 
 __all__ = [
     "COARSE",
@@ -30,7 +30,7 @@ def matrix_searches(
     seeds: Sequence[int], dims: Sequence[int], ratio: float = COARSE
 ) -> experiments.Searches:
     """What the best matrices store, each proved; several claims rest on the same ones."""
-    return experiments.Searches([LinearQuestion(dim, ratio=ratio) for dim in dims], seeds)
+    return experiments.Searches([LinearCapacityProblem(dim, ratio=ratio) for dim in dims], seeds)
 
 
 def few_output_searches(
@@ -41,7 +41,8 @@ def few_output_searches(
 ) -> experiments.Searches:
     """What fitted MLPs of (d, m) store; several claims rest on the same ones."""
     return experiments.Searches(
-        [MLPQuestion(dim, width, outputs=outputs, ratio=ratio) for dim, width in shapes], seeds
+        [MLPCapacityProblem(dim, width, outputs=outputs, ratio=ratio) for dim, width in shapes],
+        seeds,
     )
 
 

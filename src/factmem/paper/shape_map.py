@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from factmem.experiments.task import Task
-from factmem.experiments.transformer_capacity import TransformerQuestion
+from factmem.experiments.transformer_capacity import TransformerCapacityProblem
 
 __all__ = ["PAPER_MAP", "QUICK_MAP", "ShapeMap"]
 
@@ -46,8 +46,8 @@ class ShapeMap:
             changed = {"room": {**question.room(self.subjects), **most}}
         return replace(task, config={**task.config, **changed})
 
-    def _question(self, heads: int, width: int) -> TransformerQuestion:
-        return TransformerQuestion(
+    def _question(self, heads: int, width: int) -> TransformerCapacityProblem:
+        return TransformerCapacityProblem(
             self.dim, heads, self.head_dim, width, protocol=self.protocol, patient=True
         )
 

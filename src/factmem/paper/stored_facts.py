@@ -15,9 +15,9 @@ import numpy as np
 from factmem._core.errors import FactmemError
 from factmem._core.power_law import PowerLaw
 from factmem.experiments.capacity import Capacity, Searches, SeedCapacity
-from factmem.experiments.capacity_problem import Question
-from factmem.experiments.decodable import Limited, LimitedSearches
-from factmem.experiments.measurement import Measurement, Together
+from factmem.experiments.capacity_problem import CapacityProblem
+from factmem.experiments.decodable import CapacityWithLimits, CapacityWithLimitsSearches
+from factmem.experiments.measurement import Measurement, MeasurementGroup
 from factmem.experiments.task import Task
 from factmem.paper.claim import fitted_brackets
 from factmem.paper.figure import PaperFigure, so_far
@@ -67,7 +67,7 @@ class StoredLine:
     """
 
     name: str
-    questions: Sequence[Question]
+    questions: Sequence[CapacityProblem]
     seeds: Sequence[int]
     counts: bool = True
     limits: bool = False
@@ -75,9 +75,9 @@ class StoredLine:
 
     @property
     def measured(self) -> Measurement:
-        """The searches of all sizes; `capacity.LimitedSearches` where limits are asked for."""
+        """The searches of all sizes; `capacity.CapacityWithLimitsSearches` where limits are asked for."""
         searches = Searches(self.questions, self.seeds)
-        return LimitedSearches(searches) if self.limits else searches
+        return CapacityWithLimitsSearches(searches) if self.limits else searches
 
 
 def stored_facts_figure(
@@ -133,7 +133,7 @@ def stored_facts_figure(
         )
 
     # Small ones first on all lines: what has been interrupted has the left part of each.
-    measured = Together({line.name: line.measured for line in lines}, order=_dim_of_task)
+    measured = MeasurementGroup({line.name: line.measured for line in lines}, order=_dim_of_task)
     return PaperFigure(name, title, told, measured, plot, by_parts=True)
 
 
@@ -141,7 +141,9 @@ def _dim_of_task(task: Task) -> int:
     return task.config["dim"]
 
 
-def _beside(reference: Line, found: Mapping[str, Limited], size: Callable[[Any], float]) -> Line:
+def _beside(
+    reference: Line, found: Mapping[str, CapacityWithLimits], size: Callable[[Any], float]
+) -> Line:
     """As much of the authors' line as stands beside what was measured."""
     sizes = [size(each.question) for line in found.values() for each in line.capacities]
     low = max(min(sizes) / _BEYOND, reference.x[0])
@@ -153,18 +155,20 @@ def _beside(reference: Line, found: Mapping[str, Limited], size: Callable[[Any],
     return replace(reference, x=tuple(x.tolist()), y=tuple(y.tolist()))
 
 
-def _found(result: Limited | Sequence[Capacity], size: Callable[[Any], float]) -> Limited:
+def _found(
+    result: CapacityWithLimits | Sequence[Capacity], size: Callable[[Any], float]
+) -> CapacityWithLimits:
     """A line's result in order of size, whatever the order of the search was."""
-    limited = result if isinstance(result, Limited) else Limited(result, {})
+    limited = result if isinstance(result, CapacityWithLimits) else CapacityWithLimits(result, {})
     capacities = limited.capacities
     order = sorted(range(len(capacities)), key=lambda place: size(capacities[place].question))
     possible = {
         (order.index(place), seed): share for (place, seed), share in limited.possible.items()
     }
-    return Limited([capacities[place] for place in order], possible)
+    return CapacityWithLimits([capacities[place] for place in order], possible)
 
 
-def _ends(question: Question, seed: SeedCapacity) -> tuple[float, float] | None:
+def _ends(question: CapacityProblem, seed: SeedCapacity) -> tuple[float, float] | None:
     """The facts that are stored and the fewest that are not; None where one is not known."""
     lower, upper = seed.bracket.lower, seed.bracket.upper
     if lower is None or upper is None:
@@ -222,7 +226,9 @@ class _Fit:
         return Line(told, tuple(sizes.tolist()), facts, kind="fit")
 
 
-def _fits(line: StoredLine, found: Limited, size: Callable[[Any], float], law: Law) -> list[_Fit]:
+def _fits(
+    line: StoredLine, found: CapacityWithLimits, size: Callable[[Any], float], law: Law
+) -> list[_Fit]:
     """Of all sizes; and of those that embeddings do not limit, where they limit some."""
     whole = found.capacities
     free = [each for place, each in enumerate(whole) if not found.limited(place)]
@@ -237,7 +243,7 @@ def _fits(line: StoredLine, found: Limited, size: Callable[[Any], float], law: L
 
 def _of_all(
     lines: Sequence[StoredLine],
-    found: Mapping[str, Limited],
+    found: Mapping[str, CapacityWithLimits],
     size: Callable[[Any], float],
     law: Law,
 ) -> Slope:
@@ -263,11 +269,13 @@ def _fit(
         fitted = fitted_brackets(sizes, values)
         if math.isfinite(fitted.half_width):
             told = (fitted.exponent, fitted.low, fitted.high)
-            return _Fit(Slope(name, law.told, *told, law.wanted, counts), fitted, tuple(sizes))
-    return _Fit(Slope(name, law.told, None, None, None, law.wanted, counts), None, tuple(sizes))
+            return _Fit(Slope(name, law.told, *told, law.expected, counts), fitted, tuple(sizes))
+    return _Fit(Slope(name, law.told, None, None, None, law.expected, counts), None, tuple(sizes))
 
 
-def _caption(ran: str, slopes: Sequence[Slope], unless: str, found: Mapping[str, Limited]) -> str:
+def _caption(
+    ran: str, slopes: Sequence[Slope], unless: str, found: Mapping[str, CapacityWithLimits]
+) -> str:
     parts = [ran, "Points are medians over seeds, bars their range."]
     parts += _slopes_told(slopes)
     failing = [slope.name for slope in slopes if slope.counts and slope.says and not slope.holds]
@@ -308,7 +316,7 @@ def _slopes_told(slopes: Sequence[Slope]) -> list[str]:
     ]
 
 
-def _limits_told(found: Mapping[str, Limited]) -> list[str]:
+def _limits_told(found: Mapping[str, CapacityWithLimits]) -> list[str]:
     """For every d at which embeddings are the limit, the share of facts that they allow."""
     shares: dict[int, list[float]] = {}
     for each in found.values():
@@ -336,7 +344,7 @@ _FOUND = ("largest_stored", "smallest_not_stored", "facts", "facts_not_stored")
 _BESIDE = ("relative_margin", "possible", "probes", "seconds")
 
 
-def _data(found: Mapping[str, Limited], size: Callable[[Any], float]) -> DataTable:
+def _data(found: Mapping[str, CapacityWithLimits], size: Callable[[Any], float]) -> DataTable:
     """A row for each seed of each size. `possible` is the share of facts of the smallest table
     that is not stored which some model could get right, where that was asked."""
     rows = [

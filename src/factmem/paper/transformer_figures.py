@@ -1,6 +1,6 @@
 """What Figures 4 (left), 7, 8 and 9 share: facts of trained transformers against parameters."""
 
-from factmem.experiments.transformer_capacity import TransformerQuestion
+from factmem.experiments.transformer_capacity import TransformerCapacityProblem
 from factmem.paper.figure import FigureScale, PaperFigure
 from factmem.paper.memory_lines import QUICK_SEEDS, half_powers, listed
 from factmem.paper.stored_facts import Law, StoredLine, stored_facts_figure
@@ -81,7 +81,7 @@ def _paper(name: str) -> list[StoredLine]:
     return found
 
 
-def _in_sight(question: TransformerQuestion) -> bool:
+def _in_sight(question: TransformerCapacityProblem) -> bool:
     return question.expected <= _MOST_FACTS
 
 

@@ -7,7 +7,11 @@ has measured the other reads.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from factmem.experiments.transformer_capacity import ProtocolName, Scaling, TransformerQuestion
+from factmem.experiments.transformer_capacity import (
+    ProtocolName,
+    Scaling,
+    TransformerCapacityProblem,
+)
 
 __all__ = ["PAPER_LINES", "QUICK_DIMS", "QUICK_LINES", "QUICK_RATIO", "TransformerLine"]
 
@@ -37,7 +41,7 @@ class TransformerLine:
 
     def question(
         self, dim: int, protocol: ProtocolName, ratio: float = 1.05
-    ) -> TransformerQuestion | None:
+    ) -> TransformerCapacityProblem | None:
         """What the shape of this d stores; None where a head or the MLP has no dimension left.
 
         As the authors do, d_h = ⌊αd/H⌋ and m = ⌊βd⌋.
@@ -45,7 +49,7 @@ class TransformerLine:
         head_dim, width = int(self.attention * dim / self.heads), int(self.mlp * dim)
         if not head_dim or not width:
             return None
-        return TransformerQuestion(
+        return TransformerCapacityProblem(
             dim,
             self.heads,
             head_dim,
@@ -59,7 +63,7 @@ class TransformerLine:
 
     def questions(
         self, dims: Sequence[int], protocol: ProtocolName, ratio: float = 1.05
-    ) -> list[TransformerQuestion]:
+    ) -> list[TransformerCapacityProblem]:
         """Of several d, those that have a shape."""
         found = [self.question(dim, protocol, ratio) for dim in dims]
         return [each for each in found if each is not None]

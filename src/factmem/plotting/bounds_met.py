@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "*", "h", "d")
-_COLOURS = ("1b6ca8", "d1495b", "2e933c", "7a5195", "8a6d3b", "444444")
+_COLORS = ("1b6ca8", "d1495b", "2e933c", "7a5195", "8a6d3b", "444444")
 _SHARES = {1.0: "the bound", 0.1: "10 %", 0.01: "1 %", 1e-3: "0.1 %", 1e-4: "0.01 %"}
 _DASHES = {1: "-", 2: "--", 4: ":"}
 
@@ -101,17 +101,17 @@ def bits_against_bits(held: Sequence[Held], title: str = "") -> Figure:
         methods = list(dict.fromkeys(model.method for model in held))
         for place, method in enumerate(methods):
             these = [models for models in held if models.method == method]
-            colour = f"#{_COLOURS[place % len(_COLOURS)]}"
+            color = f"#{_COLORS[place % len(_COLORS)]}"
             heights = [float(np.median(models.stored)) for models in these]
             least, most = ([end(models.used) for models in these] for end in (min, max))
-            axes.hlines(heights, least, most, color=colour, linewidth=1)
+            axes.hlines(heights, least, most, color=color, linewidth=1)
             axes.plot(
                 [float(np.median(models.used)) for models in these],
                 heights,
                 _MARKERS[place % len(_MARKERS)],
-                color=colour,
-                # Colours come twice: filled, and then hollow.
-                markerfacecolor="white" if place >= len(_COLOURS) else colour,
+                color=color,
+                # Colors come twice: filled, and then hollow.
+                markerfacecolor="white" if place >= len(_COLORS) else color,
                 markersize=5,
                 linestyle="none",
                 label=method,
@@ -153,7 +153,7 @@ def _draw_shares(axes: "Axes", held: Sequence[Held]) -> None:
 
 
 def loss_against_bits(laws: Sequence[LossLaw], title: str = "") -> Figure:
-    """The quantised memory, ideal tables and the bound of Theorem 7, a panel for each power.
+    """The quantized memory, ideal tables and the bound of Theorem 7, a panel for each power.
 
     Args:
         laws: one for each power.
@@ -172,7 +172,7 @@ def loss_against_bits(laws: Sequence[LossLaw], title: str = "") -> Figure:
 
 
 def _draw_law(axes: "Axes", law: LossLaw) -> None:
-    blue, red, green = (f"#{colour}" for colour in _COLOURS[:3])
+    blue, red, green = (f"#{color}" for color in _COLORS[:3])
     axes.plot(law.bound_bits, law.bound_loss, "-", color=red, label="least loss of any model")
     places = law.bits, law.loss
     axes.plot(*places, "o", color=blue, markersize=4, label="MLP memory, 16 bits a weight")
@@ -223,7 +223,7 @@ def loss_against_parameters(panels: Sequence[Trained], title: str = "") -> Figur
 
 
 def _draw_trained(axes: "Axes", panel: Trained) -> None:
-    blue = f"#{_COLOURS[0]}"
+    blue = f"#{_COLORS[0]}"
     sizes = np.unique(panel.parameters)
     each = [panel.loss[panel.parameters == size] for size in sizes]
     middle = np.array([np.median(losses) for losses in each])

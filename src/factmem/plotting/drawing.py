@@ -5,8 +5,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from factmem._core.atomic_files import write_atomic
 from factmem._core.errors import FactmemError, visible
-from factmem._core.tensor_files import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,4 +42,4 @@ def save_figure(figure: "Figure", path: str | os.PathLike[str]) -> None:
     """Writes a figure; a reader finds the old file or the new one, never a part."""
     drawn = io.BytesIO()
     figure.savefig(drawn, format=check_format(path))
-    write_whole(path, drawn.getvalue())
+    write_atomic(path, drawn.getvalue())

@@ -19,7 +19,7 @@ __all__ = ["AUTHORS_STAGES", "flow_curves"]
 AUTHORS_STAGES = (180.0, 500.0, 819.2)
 """Where the stages end that the authors shade by hand on the left of Figure 5, in flow time."""
 
-_NAMES = ("initialisation", "hallucination", "convergence")
+_NAMES = ("initialization", "hallucination", "convergence")
 _SHADES = ("0.95", "0.86", "0.95")
 
 

@@ -1,4 +1,4 @@
-"""Drawing a `Plot` for paper, by matplotlib: readable at column width and in greyscale."""
+"""Drawing a `Plot` for paper, by matplotlib: readable at column width and in grayscale."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["printed"]
 
-_COLOURS = ("#1b6ca8", "#d1495b", "#2e933c", "#7a5195", "#8a6d3b", "#444444")
+_COLORS = ("#1b6ca8", "#d1495b", "#2e933c", "#7a5195", "#8a6d3b", "#444444")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
 _DASHES = ("-", "--", "-.", ":")
 _SHADES = ("0.95", "0.87")
@@ -118,7 +118,7 @@ def _legend_below(axes: "Axes", lines: int) -> None:
 def _draw_lines(axes: "Axes", lines: Sequence[Line]) -> None:
     each, look = looks(lines), (0, 0)
     for line in lines:
-        look = each.get(line.name, look)  # a fit has the colour of the line before it
+        look = each.get(line.name, look)  # a fit has the color of the line before it
         style = _style(line, *look)
         if line.low is not None and line.high is not None:
             y = np.array(line.y)
@@ -128,14 +128,14 @@ def _draw_lines(axes: "Axes", lines: Sequence[Line]) -> None:
             axes.plot(line.x, line.y, **style)
 
 
-def _style(line: Line, colour: int, marker: int) -> dict[str, Any]:
-    shade = _COLOURS[colour % len(_COLOURS)]
+def _style(line: Line, color: int, marker: int) -> dict[str, Any]:
+    shade = _COLORS[color % len(_COLORS)]
     if line.kind == "reference":
         dashes = {"color": "0.35", "linestyle": (0, (5, 3)), "linewidth": 1.1}
         return {"label": line.name, **dashes}
     if line.kind == "fit":
         return {"label": line.name, "color": shade, "linewidth": 0.8, "linestyle": ":"}
-    dashes = _DASHES[colour % len(_DASHES)]
+    dashes = _DASHES[color % len(_DASHES)]
     if line.kind == "curve":
         return {"label": line.name, "color": shade, "linestyle": dashes}
     return {
@@ -145,8 +145,8 @@ def _style(line: Line, colour: int, marker: int) -> dict[str, Any]:
         "linewidth": 0.8,
         "marker": _MARKERS[marker % len(_MARKERS)],
         "markersize": 4.5,
-        # Every second colour hollow: told apart without colours too.
-        "markerfacecolor": "white" if colour % 2 else shade,
+        # Every second color hollow: told apart without colors too.
+        "markerfacecolor": "white" if color % 2 else shade,
     }
 
 
@@ -212,10 +212,10 @@ def _between(drawn: Any, value: float) -> str:
 def _draw_map(figure: Figure, axes: "Axes", cells: HeatMap) -> None:
     values = np.array([[np.nan if v is None else v for v in row] for row in cells.values], float)
     names = len(cells.kinds)
-    colours = ListedColormap(_KINDS[:names]) if names else _colours(cells)
+    colors = ListedColormap(_KINDS[:names]) if names else _colors(cells)
     low, high = (-0.5, names - 0.5) if names else (cells.low, cells.high)
     mesh = axes.pcolormesh(
-        cells.x_edges, cells.y_edges, values, cmap=colours, vmin=low, vmax=high,
+        cells.x_edges, cells.y_edges, values, cmap=colors, vmin=low, vmax=high,
         edgecolors="white", linewidth=0.6 if cells.texts is not None else 0.2,
     )  # fmt: skip
     axes.grid(False)
@@ -251,8 +251,8 @@ def _crowded(axes: "Axes", cells: HeatMap) -> bool:
     return bool(0.08 * sum(len(name) + 1 for _, name in names) > width)
 
 
-def _colours(cells: HeatMap) -> str:
-    """Values on both sides of zero have two colours, the others one order from dark to light."""
+def _colors(cells: HeatMap) -> str:
+    """Values on both sides of zero have two colors, the others one order from dark to light."""
     return "RdBu_r" if cells.low < 0 < cells.high else "viridis"
 
 

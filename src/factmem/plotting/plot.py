@@ -56,7 +56,7 @@ class Line:
         kind: `measured` points have markers; a `curve` is followed closely; a `fit` is a straight
             line through measured points, a `reference` one of the paper or of theory.
         told: a sentence about each point, for those who point at it.
-        group: lines of one group have one colour, and differ in their markers.
+        group: lines of one group have one color, and differ in their markers.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Line:
 
     @property
     def own(self) -> bool:
-        """Whether it has a colour of its own: what was measured, and curves."""
+        """Whether it has a color of its own: what was measured, and curves."""
         return self.kind in ("measured", "curve")
 
     def __post_init__(self) -> None:
@@ -80,18 +80,18 @@ class Line:
 
 
 def looks(lines: Iterable[Line]) -> dict[str, tuple[int, int]]:
-    """Which colour and which marker each line has that has its own, by name.
+    """Which color and which marker each line has that has its own, by name.
 
     Both are numbers. A line without a group has the same for both, so that it differ from all
-    others without colours too.
+    others without colors too.
     """
     groups: dict[str, list[str]] = {}
     found: dict[str, tuple[int, int]] = {}
     for line in lines:
         if line.own and line.name not in found:
             members = groups.setdefault(line.group or line.name, [])
-            colour = list(groups).index(line.group or line.name)
-            found[line.name] = (colour, len(members) if line.group else colour)
+            color = list(groups).index(line.group or line.name)
+            found[line.name] = (color, len(members) if line.group else color)
             members.append(line.name)
     return found
 
@@ -127,18 +127,18 @@ class Chart:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """A grid of coloured cells.
+    """A grid of colored cells.
 
     Args:
         x, y: the axes.
         x_edges, y_edges: of the cells, one more than there are cells.
         values: by row, that is by y; None where nothing was measured.
-        unit: what the colours mean.
+        unit: what the colors mean.
         title: of this panel.
         texts: what is written into the cells, if anything.
         told: a sentence about each cell, for those who point at it.
-        low, high: the values at the ends of the colours.
-        kinds: if given, values are places in this list of names and colours mean nothing else.
+        low, high: the values at the ends of the colors.
+        kinds: if given, values are places in this list of names and colors mean nothing else.
         lines: drawn over it, such as a frontier.
     """
 
@@ -167,12 +167,12 @@ class HeatMap:
 class Slope:
     """A fitted exponent, beside what the paper says.
 
-    Args:
-        name: of the line.
-        law: what is fitted, such as `facts ∝ parameters^slope`.
-        slope, low, high: the exponent with its 95 % interval; None where no line can be fitted.
-        wanted: the range that its interval should meet.
-        counts: whether this is the paper's own statement, and not a line beside it.
+        Args:
+            name: of the line.
+            law: what is fitted, such as `facts ∝ parameters^slope`.
+            slope, low, high: the exponent with its 95 % interval; None where no line can be fitted.
+    expected: the range that its interval should meet.
+            counts: whether this is the paper's own statement, and not a line beside it.
     """
 
     name: str
@@ -180,7 +180,7 @@ class Slope:
     slope: float | None
     low: float | None
     high: float | None
-    wanted: tuple[float, float]
+    expected: tuple[float, float]
     counts: bool = True
 
     @property
@@ -193,7 +193,7 @@ class Slope:
         """Whether the interval says something, and meets the range."""
         if self.low is None or self.high is None or not self.says:
             return False
-        return self.low <= self.wanted[1] and self.wanted[0] <= self.high
+        return self.low <= self.expected[1] and self.expected[0] <= self.high
 
     @property
     def told(self) -> str:
@@ -204,7 +204,7 @@ class Slope:
         verdict = verdict if self.says else "too wide to tell"
         return (
             f"{self.name}: {self.law}, slope {self.slope:.2f} (95 % interval {self.low:.2f} to "
-            f"{self.high:.2f}; asked to meet {self.wanted[0]:g} to {self.wanted[1]:g}): {verdict}."
+            f"{self.high:.2f}; asked to meet {self.expected[0]:g} to {self.expected[1]:g}): {verdict}."
         )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from factmem.plotting.plot import Axis, Chart, HeatMap, Level, Line, Plot
-from factmem.report.marks import COLOURS, KIND_COLOURS, REFERENCE_COLOUR, Mark, marks_of
+from factmem.report.marks import COLORS, KIND_COLORS, REFERENCE_COLOR, Mark, marks_of
 
 __all__ = ["Drawn", "drawn_panels", "interactive"]
 
@@ -39,7 +39,7 @@ def interactive(plot: Plot) -> list[dict[str, Any]]:
     """A figure's panels, each a figure of plotly: `data` and `layout`, ready for JSON.
 
     Panels are figures of their own so that a page can put them side by side or below each other.
-    Colours are those for light paper.
+    Colors are those for light paper.
     """
     return [{"data": drawn.data, "layout": drawn.layout} for drawn in drawn_panels(plot)]
 
@@ -51,17 +51,17 @@ class Drawn:
     Args:
         data, layout: plotly's, ready for JSON.
         lines: the name of the line that each trace belongs to; None for cells.
-        colours: the variable of the page that holds each trace's colour; None for cells.
+        colors: the variable of the page that holds each trace's color; None for cells.
     """
 
     data: list[dict[str, Any]]
     layout: dict[str, Any]
     lines: list[str | None]
-    colours: list[str | None]
+    colors: list[str | None]
 
 
 def drawn_panels(plot: Plot) -> list[Drawn]:
-    """The panels of a figure, with what a page needs to recolour and to hide lines."""
+    """The panels of a figure, with what a page needs to recolor and to hide lines."""
     marks = marks_of(plot)
     return [
         _chart(panel, marks) if isinstance(panel, Chart) else _heat_map(panel, marks)
@@ -101,7 +101,7 @@ def _heat_map(heat: HeatMap, marks: dict[str, Mark]) -> Drawn:
         "xgap": 1,
         "ygap": 1,
         "showlegend": False,
-        **(_kinds(heat) if heat.kinds else _colour_bar(heat)),
+        **(_kinds(heat) if heat.kinds else _color_bar(heat)),
     }
     if heat.texts is not None:
         cells["text"] = [[_label(text) for text in row] for row in heat.texts]
@@ -109,16 +109,16 @@ def _heat_map(heat: HeatMap, marks: dict[str, Mark]) -> Drawn:
     layout = _layout(heat.x, heat.y, [line.name for line in heat.lines])
     for axis in ("xaxis", "yaxis"):
         layout[axis] |= {"showgrid": False, "showline": False}
-    # Lines stand out from cells by an edge in the colour of the paper.
+    # Lines stand out from cells by an edge in the color of the paper.
     above = _traces(heat, marks)
     drawn = [trace for line in above for trace in (_edge(line), line)]
     names = [name for line in heat.lines for name in (line.name, line.name)]
-    colours = [each for line in heat.lines for each in ("paper", marks[line.name].variable)]
+    colors = [each for line in heat.lines for each in ("paper", marks[line.name].variable)]
     return Drawn(
         [_json(go.Heatmap(cells)), *drawn],
         _json(go.Layout(layout)),
         [None, *names],
-        [None, *colours],
+        [None, *colors],
     )
 
 
@@ -153,18 +153,18 @@ def _logs(values: Sequence[float]) -> tuple[float, ...]:
     return tuple(math.log10(value) if value > 0 else math.nan for value in values)
 
 
-def _colour_bar(heat: HeatMap) -> dict[str, Any]:
+def _color_bar(heat: HeatMap) -> dict[str, Any]:
     bar = _bar() | {"title": {"text": _label(heat.unit, 24), "side": "right"}}
-    # Values on both sides of zero have two colours, the others one order from dark to light.
-    colours = "RdBu" if heat.low < 0 < heat.high else "Cividis"
-    turned = {"colorscale": colours, "reversescale": colours == "RdBu"}
+    # Values on both sides of zero have two colors, the others one order from dark to light.
+    colors = "RdBu" if heat.low < 0 < heat.high else "Cividis"
+    turned = {"colorscale": colors, "reversescale": colors == "RdBu"}
     return {"zmin": heat.low, "zmax": heat.high, "colorbar": bar, **turned}
 
 
 def _kinds(heat: HeatMap) -> dict[str, Any]:
-    """Steps of colour, with the names beside them."""
+    """Steps of color, with the names beside them."""
     count = len(heat.kinds)
-    colours = [KIND_COLOURS[place % len(KIND_COLOURS)] for place in range(count)]
+    colors = [KIND_COLORS[place % len(KIND_COLORS)] for place in range(count)]
     ends = [(place / count, (place + 1) / count) for place in range(count)]
     names = [_label(name, 14) for name in heat.kinds]
     bar = _bar() | {"tickvals": list(range(count)), "ticktext": names, "ticks": ""}
@@ -172,7 +172,7 @@ def _kinds(heat: HeatMap) -> dict[str, Any]:
         "zmin": -0.5,
         "zmax": count - 0.5,
         "colorscale": [
-            [end, colour] for pair, colour in zip(ends, colours, strict=True) for end in pair
+            [end, color] for pair, color in zip(ends, colors, strict=True) for end in pair
         ],
         "colorbar": bar | {"title": {"text": _label(heat.unit, 14), "side": "top"}},
     }
@@ -205,7 +205,7 @@ def _traces(panel: Chart | HeatMap, marks: dict[str, Mark]) -> list[dict[str, An
 
 
 def _trace(line: Line, panel: Chart | HeatMap, mark: Mark, *, shown: bool) -> dict[str, Any]:
-    colour = (REFERENCE_COLOUR if mark.colour is None else COLOURS[mark.colour])[0]
+    color = (REFERENCE_COLOR if mark.color is None else COLORS[mark.color])[0]
     measured = line.kind == "measured"
     width = {"measured": 1.2, "curve": 2.2, "fit": 1.2, "reference": 1.6}[line.kind]
     trace: dict[str, Any] = {
@@ -215,26 +215,26 @@ def _trace(line: Line, panel: Chart | HeatMap, mark: Mark, *, shown: bool) -> di
         "x": _numbers(line.x),
         "y": _numbers(line.y),
         "mode": "lines+markers" if measured else "lines",
-        "line": {"color": colour, "width": width, "dash": mark.dash},
+        "line": {"color": color, "width": width, "dash": mark.dash},
         "hovertext": [_hover(f"{line.name}\n{told}") for told in _told_points(line, panel)],
         "hovertemplate": _HOVER,
     }
     if measured:
-        trace["marker"] = {"color": colour, "size": 8, "symbol": mark.symbol}
+        trace["marker"] = {"color": color, "size": 8, "symbol": mark.symbol}
     if line.low is not None and line.high is not None:
-        trace["error_y"] = _error_bars(line.y, line.low, line.high, colour)
+        trace["error_y"] = _error_bars(line.y, line.low, line.high, color)
     return _json(go.Scatter(trace))
 
 
 def _error_bars(
-    y: Sequence[float], low: Sequence[float], high: Sequence[float], colour: str
+    y: Sequence[float], low: Sequence[float], high: Sequence[float], color: str
 ) -> dict[str, Any]:
     return {
         "type": "data",
         "symmetric": False,
         "array": _numbers([max(top - middle, 0.0) for top, middle in zip(high, y, strict=True)]),
         "arrayminus": _numbers([max(m - bottom, 0.0) for m, bottom in zip(y, low, strict=True)]),
-        "color": colour,
+        "color": color,
         "thickness": 1.2,
         "width": 3,
     }
@@ -264,7 +264,7 @@ def _level(level: Level) -> dict[str, Any]:
         "y0": level.y,
         "y1": level.y,
         "layer": "below",
-        "line": {"color": REFERENCE_COLOUR[0], "width": 1.2, "dash": "dash"},
+        "line": {"color": REFERENCE_COLOR[0], "width": 1.2, "dash": "dash"},
     }
 
 

@@ -29,7 +29,7 @@ class Cell:
         rate_ratio: λ_r / λ_s.
         stage: `relations` are known alone, or `subjects`, or there is no such stage.
         share: the part of the whole training that the stage takes.
-        before: the part of the time until the rest is learnt that it takes.
+        before: the part of the time until the rest is learned that it takes.
         marginal_first: whether noise or EOS says something before any relation does.
     """
 
@@ -84,9 +84,9 @@ def _draw_cell(axes: "Axes", x: int, y: int, here: Sequence[Cell]) -> None:
     share = float(np.mean([c.share for c in here]))
     stages = [c.stage for c in here]
     stage = max(set(stages), key=stages.count)
-    colour = {"relations": f"#{_RELATIONS}", "subjects": f"#{_SUBJECTS}", None: _NEITHER}[stage]
+    color = {"relations": f"#{_RELATIONS}", "subjects": f"#{_SUBJECTS}", None: _NEITHER}[stage]
     strength = 0.25 + 0.75 * min(1.0, share / 0.55) if stage else 1.0
-    square = Rectangle((x - 0.48, y - 0.48), 0.96, 0.96, color=colour, alpha=strength)
+    square = Rectangle((x - 0.48, y - 0.48), 0.96, 0.96, color=color, alpha=strength)
     axes.add_patch(square)
     text = f"{100 * share:.0f} %" if stage else "none"
     if stage == "subjects":
@@ -103,7 +103,7 @@ def _draw_ratios(axes: "Axes", cells: Sequence[Cell]) -> None:
     wide = np.geomspace(0.25, 64, 400)
     expected = 1 - np.minimum(wide, 1 / wide)
     axes.plot(wide, expected, color="0.4", linestyle="--", linewidth=1, label="small α, predicted")
-    for stage, marker, colour, name in (
+    for stage, marker, color, name in (
         ("relations", "o", f"#{_RELATIONS}", "relations alone"),
         ("subjects", "s", f"#{_SUBJECTS}", "subjects alone"),
         (None, "x", "0.3", "no such stage"),
@@ -111,18 +111,18 @@ def _draw_ratios(axes: "Axes", cells: Sequence[Cell]) -> None:
         these = [c for c in cells if c.stage == stage]
         if these:
             places = [c.rate_ratio for c in these], [c.before for c in these]
-            axes.plot(*places, marker, color=colour, markersize=4, label=name, clip_on=False)
+            axes.plot(*places, marker, color=color, markersize=4, label=name, clip_on=False)
     axes.set_xscale("log", base=2)
     axes.set_ylim(0, 1)
     axes.set_xlabel("rate of relations / rate of subjects")
-    axes.set_ylabel("stage / time until the rest is learnt")
+    axes.set_ylabel("stage / time until the rest is learned")
     axes.legend(loc="lower right", fontsize=7)
 
 
 def learning_order(
     panels: Mapping[str, Mapping[str, tuple[Sequence[float], Sequence[float]]]], title: str = ""
 ) -> Figure:
-    """When each subject is learnt, against how often it is asked for.
+    """When each subject is learned, against how often it is asked for.
 
     Args:
         panels: for each table, for each law of the subjects: chances and times.
@@ -151,7 +151,7 @@ def learning_order(
             axes.set_yscale("log")
             axes.set_title(name, fontsize=9, parse_math=False)
             axes.set_xlabel("chance of the subject")
-        below[0].set_ylabel("flow time until it is learnt")
+        below[0].set_ylabel("flow time until it is learned")
         below[0].legend(fontsize=7)
         figure.suptitle(title, parse_math=False)
         return figure

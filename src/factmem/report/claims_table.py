@@ -13,11 +13,11 @@ __all__ = ["claims_table"]
 def claims_table(claims: tuple[Checked, ...]) -> str:
     """The table as HTML, with buttons that show only one verdict."""
     rows = "\n".join(map(_row, claims))
-    return f"""<section aria-labelledby="claims" class="claims">
+    return f"""<section aria-labeledby="claims" class="claims">
 <h2 id="claims">The claims of the paper</h2>
 <p>{html.escape(_summary(claims))}</p>
 {_filters(claims)}
-<table role="table" aria-labelledby="claims">
+<table role="table" aria-labeledby="claims">
 <thead role="rowgroup"><tr role="row">
 <th role="columnheader" scope="col">Claim</th>
 <th role="columnheader" scope="col">Verdict</th>
@@ -49,7 +49,7 @@ def _row(checked: Checked) -> str:
 
 def _check(check: Check) -> str:
     measured = f"{check.measured:.4g}" if math.isfinite(check.measured) else "no number"
-    told = html.escape(f"{check.what}: {measured} ({check.wanted})")
+    told = html.escape(f"{check.what}: {measured} ({check.expected})")
     if check.holds:
         return f'<li class="good">{told}</li>'
     return f'<li class="bad"><span class="hidden">Does not hold: </span>{told}</li>'

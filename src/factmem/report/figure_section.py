@@ -33,7 +33,7 @@ def figure_section(section: Section) -> str:
     plot, anchor = section.plot, section.anchor
     told = "\n".join(f"<p>{html.escape(part)}</p>" for part in section.paragraphs)
     panels = "\n".join(_panel(section, place) for place in range(len(plot.panels)))
-    return f"""<section aria-labelledby="{anchor}" class="figure" data-figure="{anchor}">
+    return f"""<section aria-labeledby="{anchor}" class="figure" data-figure="{anchor}">
 <h2 id="{anchor}">{html.escape(section.heading)}</h2>
 <div class="told">{told}</div>
 <figure>

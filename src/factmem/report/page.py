@@ -11,18 +11,18 @@ from typing import Any
 
 from plotly.offline import get_plotlyjs
 
-from factmem._core.tensor_files import write_whole
+from factmem._core.atomic_files import write_atomic
 from factmem.report.claims_table import claims_table
 from factmem.report.content import KeyNumber, Report
 from factmem.report.figure_section import figure_data, figure_section
-from factmem.report.marks import COLOURS, REFERENCE_COLOUR
+from factmem.report.marks import COLORS, REFERENCE_COLOR
 
 __all__ = ["report_html", "write_report"]
 
 
 def write_report(report: Report, path: str | os.PathLike[str]) -> None:
     """Writes the page; a reader finds the old file or the new one, never a part."""
-    write_whole(path, report_html(report).encode())
+    write_atomic(path, report_html(report).encode())
 
 
 def report_html(report: Report) -> str:
@@ -39,7 +39,7 @@ def report_html(report: Report) -> str:
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title>
 <style>
-{_colours()}
+{_colors()}
 {_own("report.css")}
 </style>
 </head>
@@ -48,7 +48,7 @@ def report_html(report: Report) -> str:
 <header>
 <div class="wide">
 <h1>{title}</h1>
-<button type="button" id="theme" class="switch" aria-pressed="false">Dark colours</button>
+<button type="button" id="theme" class="switch" aria-pressed="false">Dark colors</button>
 </div>
 </header>
 <main id="content" tabindex="-1" class="wide">
@@ -75,7 +75,7 @@ def _numbers(numbers: tuple[KeyNumber, ...]) -> str:
         f"<p>{html.escape(number.told)}</p></li>"
         for number in numbers
     )
-    return f"""<section aria-labelledby="numbers" class="numbers">
+    return f"""<section aria-labeledby="numbers" class="numbers">
 <h2 id="numbers" class="hidden">In short</h2>
 <ul>
 {cards}
@@ -98,7 +98,7 @@ def _run(report: Report) -> str:
         f"<div><dt>{html.escape(label)}</dt><dd>{html.escape(value)}</dd></div>"
         for label, value in report.run
     )
-    return f"""<section aria-labelledby="run">
+    return f"""<section aria-labeledby="run">
 <h2 id="run">What was run, and on what</h2>
 <dl>
 {lines}
@@ -116,10 +116,10 @@ def _policy(scripts: tuple[str, ...]) -> str:
     )
 
 
-def _colours() -> str:
-    """Colours of lines as variables, which the script reads when the theme changes."""
-    named = [(f"line-{place}", pair) for place, pair in enumerate(COLOURS)]
-    named += [("reference", REFERENCE_COLOUR)]
+def _colors() -> str:
+    """Colors of lines as variables, which the script reads when the theme changes."""
+    named = [(f"line-{place}", pair) for place, pair in enumerate(COLORS)]
+    named += [("reference", REFERENCE_COLOR)]
     lines = (f"--{name}: light-dark({light}, {dark});" for name, (light, dark) in named)
     return f":root {{ {' '.join(lines)} }}"
 

@@ -10,19 +10,19 @@
   const dragmode = matchMedia("(pointer: coarse)").matches ? false : "zoom";
   let chosen = null;
 
-  // The style sheet owns all colours; plotly needs them as numbers.
-  function colourOf(name) {
+  // The style sheet owns all colors; plotly needs them as numbers.
+  function colorOf(name) {
     const probe = document.createElement("span");
     probe.style.color = `var(--${name})`;
     root.append(probe);
-    const colour = getComputedStyle(probe).color;
+    const color = getComputedStyle(probe).color;
     probe.remove();
-    return colour;
+    return color;
   }
 
-  function layoutColours() {
-    const [ink, paper, rule, faint] = ["ink", "paper", "rule", "faint"].map(colourOf);
-    const colours = {
+  function layoutColors() {
+    const [ink, paper, rule, faint] = ["ink", "paper", "rule", "faint"].map(colorOf);
+    const colors = {
       "font.color": ink,
       "paper_bgcolor": paper,
       "plot_bgcolor": paper,
@@ -31,15 +31,15 @@
       "hoverlabel.font.color": ink,
     };
     for (const axis of ["xaxis", "yaxis"]) {
-      colours[`${axis}.gridcolor`] = faint;
-      colours[`${axis}.linecolor`] = rule;
-      colours[`${axis}.tickcolor`] = rule;
+      colors[`${axis}.gridcolor`] = faint;
+      colors[`${axis}.linecolor`] = rule;
+      colors[`${axis}.tickcolor`] = rule;
     }
-    return colours;
+    return colors;
   }
 
-  function lineColours(panel) {
-    return panel.colours.flatMap((name, trace) => (name === null ? [] : [[trace, colourOf(name)]]));
+  function lineColors(panel) {
+    return panel.colors.flatMap((name, trace) => (name === null ? [] : [[trace, colorOf(name)]]));
   }
 
   const painted = ["line.color", "marker.color", "error_y.color"];
@@ -51,10 +51,10 @@
   }
 
   function draw(panel) {
-    for (const [path, colour] of Object.entries(layoutColours())) put(panel.layout, path, colour);
-    for (const [trace, colour] of lineColours(panel)) {
+    for (const [path, color] of Object.entries(layoutColors())) put(panel.layout, path, color);
+    for (const [trace, color] of lineColors(panel)) {
       for (const path of painted) {
-        if (panel.data[trace][path.split(".")[0]]) put(panel.data[trace], path, colour);
+        if (panel.data[trace][path.split(".")[0]]) put(panel.data[trace], path, color);
       }
     }
     put(panel.layout, "dragmode", dragmode);
@@ -65,14 +65,14 @@
     button.setAttribute("aria-pressed", isDark());
     for (const figure of figures) {
       for (const panel of figure.panels) {
-        const lines = lineColours(panel);
-        const colours = lines.map(([, colour]) => colour);
+        const lines = lineColors(panel);
+        const colors = lines.map(([, color]) => color);
         if (lines.length === 0) {
-          Plotly.relayout(panel.graph, layoutColours());
+          Plotly.relayout(panel.graph, layoutColors());
           continue;
         }
-        const style = Object.fromEntries(painted.map((path) => [path, colours]));
-        Plotly.update(panel.graph, style, layoutColours(), lines.map(([trace]) => trace));
+        const style = Object.fromEntries(painted.map((path) => [path, colors]));
+        Plotly.update(panel.graph, style, layoutColors(), lines.map(([trace]) => trace));
       }
     }
   }

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 
 from factmem._core.threads import cores
-from factmem.experiments.measurement import Progress, Together, measure
+from factmem.experiments.measurement import MeasurementGroup, Progress, measure
 from factmem.experiments.store import Store
 from factmem.experiments.workers import Workers
 from factmem.paper.checking import Checked, Checks
@@ -65,9 +65,9 @@ def reproduction_of(
     *,
     at_length: bool = False,
     fresh: bool = False,
-) -> Together:
+) -> MeasurementGroup:
     """All figures and claims as one measurement, so that no worker waits for a single one."""
-    return Together(
+    return MeasurementGroup(
         {
             "figures": Figures(figures),
             "claims": Checks(claims, store, at_length=at_length, fresh=fresh),
@@ -157,7 +157,7 @@ def _when(plot: Plot) -> KeyNumber | None:
     return KeyNumber(
         "When?",
         f"{100 * share:.0f} % of the time",
-        f"Of the {stage.end:,.0f} steps before subjects are learnt, the model spends this part "
+        f"Of the {stage.end:,.0f} steps before subjects are learned, the model spends this part "
         "knowing relations alone and making answers up. Figure 5, left.",
     )
 

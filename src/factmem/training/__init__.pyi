@@ -4,7 +4,7 @@ from .memories import TrainedMemory as TrainedMemory
 from .memories import linear_start as linear_start
 from .memories import mlp_start as mlp_start
 from .memories import train_memories as train_memories
-from .padding import Room as Room
+from .padding import PaddedSizes as PaddedSizes
 from .protocol import BEST as BEST
 from .protocol import LINEAR_PROTOCOL as LINEAR_PROTOCOL
 from .protocol import MLP_PROTOCOL as MLP_PROTOCOL
@@ -19,5 +19,5 @@ from .status import TrainingOutcome as TrainingOutcome
 from .transformers import Run as Run
 from .transformers import TrainedTransformer as TrainedTransformer
 from .transformers import best_run as best_run
-from .transformers import runs_of as runs_of
+from .transformers import runs_for_learning_rates as runs_for_learning_rates
 from .transformers import train_transformers as train_transformers

@@ -1,6 +1,6 @@
 """What turns gradients into steps: Adam, as in the paper, or Muon; and how the rate falls.
 
-Only the kind of optimiser and of schedule is compiled in. Learning rates, momenta and horizons are
+Only the kind of optimizer and of schedule is compiled in. Learning rates, momenta and horizons are
 data: runs that differ in them share one program.
 """
 
@@ -14,14 +14,14 @@ import optax
 from jaxtyping import Array, Float
 from optax.contrib import MuonDimensionNumbers, scale_by_muon
 
-from factmem.training.protocol import Optimiser, Schedule
+from factmem.training.protocol import Optimizer, Schedule
 from factmem.transformer.model import Weights
 
 __all__ = ["Settings", "learning_rate", "transformation"]
 
 
 class Settings(eqx.Module):
-    """The numbers of an optimiser, for one run or, with a leading axis, for a stack of them."""
+    """The numbers of an optimizer, for one run or, with a leading axis, for a stack of them."""
 
     learning_rate: Float[Array, "*runs"]
     momentum: Float[Array, "*runs"]
@@ -45,7 +45,7 @@ def learning_rate(
     return settings.learning_rate * (1 + jnp.cos(jnp.pi * through)) / 2
 
 
-def transformation(kind: Optimiser, settings: Settings) -> optax.GradientTransformation:
+def transformation(kind: Optimizer, settings: Settings) -> optax.GradientTransformation:
     """What makes gradients of `Weights` into directions, to be multiplied by −rate."""
     adam = optax.scale_by_adam(b1=settings.momentum, b2=settings.memory)
     if kind == "adam":

@@ -18,11 +18,11 @@ from factmem.facts.prompts import Occupied, PromptDistribution
 from factmem.facts.vocabulary import Vocabulary
 from factmem.transformer.model import Embeddings, Shape, Transformer, Weights, array_shapes
 
-__all__ = ["Room"]
+__all__ = ["PaddedSizes"]
 
 
 @dataclass(frozen=True)
-class Room:
+class PaddedSizes:
     """How large a table may be, and how large a transformer.
 
     Args:

@@ -14,13 +14,13 @@ __all__ = [
     "QUICK",
     "QUICK_MLP_PROTOCOL",
     "MemoryProtocol",
-    "Optimiser",
+    "Optimizer",
     "Protocol",
     "Recipe",
     "Schedule",
 ]
 
-Optimiser = Literal["adam", "muon"]
+Optimizer = Literal["adam", "muon"]
 Schedule = Literal["constant", "cosine"]
 
 _MOST_STEPS = 2**30
@@ -30,7 +30,7 @@ _MOST_STEPS = 2**30
 class Recipe(NamedTuple):
     """What is compiled into a step; all else is data."""
 
-    optimiser: Optimiser = "adam"
+    optimizer: Optimizer = "adam"
     schedule: Schedule = "constant"
     batch: int = 1024
     evenly: bool = False
@@ -47,7 +47,7 @@ class Protocol:
         steps: of every run, at most.
         batch: fresh prompts in every step.
         evenly: whether their facts are drawn evenly, and not independently.
-        optimiser, schedule: see `optimisers`.
+        optimizer, schedule: see `optimizers`.
         momentum: β1 of Adam, β of Muon.
         memory: β2 of Adam.
         checks: how often accuracy is measured, evenly spaced, besides once before the start.
@@ -65,7 +65,7 @@ class Protocol:
     steps: int = 2**14
     batch: int = 1024
     evenly: bool = False
-    optimiser: Optimiser = "adam"
+    optimizer: Optimizer = "adam"
     schedule: Schedule = "constant"
     momentum: float = 0.9
     memory: float = 0.999
@@ -96,7 +96,7 @@ class Protocol:
     @property
     def recipe(self) -> Recipe:
         """What of it is compiled into a step."""
-        return Recipe(self.optimiser, self.schedule, self.batch, self.evenly)
+        return Recipe(self.optimizer, self.schedule, self.batch, self.evenly)
 
     def steps_at(self, check: int) -> int:
         """The steps done before a check; check 0 comes before all."""
@@ -115,7 +115,7 @@ PAPER = Protocol(learning_rates=(1e-3, 3e-3, 1e-2))
 BEST = Protocol(
     learning_rates=(5e-2,),
     steps=2**15,
-    optimiser="muon",
+    optimizer="muon",
     schedule="cosine",
     evenly=True,
     momentum=0.95,

@@ -19,7 +19,7 @@ from factmem.facts.prompts import PromptDistribution, Prompts
 from factmem.training.optimizers import Settings, learning_rate, transformation
 from factmem.training.protocol import Recipe
 from factmem.transformer.attention import TRAINING_TOLERANCE
-from factmem.transformer.model import Transformer, mean_cross_entropy, share_right
+from factmem.transformer.model import Transformer, accuracy_from_logits, mean_cross_entropy
 
 __all__ = ["Scores", "Stack", "advance", "begin", "measure", "trained"]
 
@@ -28,8 +28,8 @@ class Stack(eqx.Module):
     """Runs that are trained together. Every array has a leading axis of runs."""
 
     models: Transformer
-    optimiser: Any
-    """The state of `optimisers.transformation`."""
+    optimizer: Any
+    """The state of `optimizers.transformation`."""
     settings: Settings
     answers: Int[Array, "runs facts"]
     """Every run's own answers to the facts; the questions are the same for all."""
@@ -43,7 +43,7 @@ class Scores(NamedTuple):
     loss: Float[Array, " runs"]
     accuracy: Float[Array, " runs"]
     finite: Bool[Array, " runs"]
-    """Whether the loss, all weights and all that the optimiser remembers are numbers."""
+    """Whether the loss, all weights and all that the optimizer remembers are numbers."""
 
 
 @partial(jax.jit, static_argnames="recipe")
@@ -55,7 +55,7 @@ def begin(
     possible: Bool[Array, "runs answers"] | None = None,
 ) -> Stack:
     """A stack before its first step."""
-    state = jax.vmap(lambda model, own: transformation(recipe.optimiser, own).init(model.weights))
+    state = jax.vmap(lambda model, own: transformation(recipe.optimizer, own).init(model.weights))
     return Stack(models, state(models, settings), settings, answers, possible)
 
 
@@ -96,8 +96,8 @@ def advance(
 
 
 def trained(stack: Stack) -> tuple[Any, Any]:
-    """What steps change: the weights and the state of the optimiser."""
-    return stack.models.weights, stack.optimiser
+    """What steps change: the weights and the state of the optimizer."""
+    return stack.models.weights, stack.optimizer
 
 
 @jax.jit
@@ -106,7 +106,7 @@ def measure(stack: Stack, prompts: Prompts) -> Scores:
 
     def of_run(run: Stack) -> Scores:
         logits, targets = _decoded(run, run.models, prompts)
-        loss, share = mean_cross_entropy(logits, targets), share_right(logits, targets)
+        loss, share = mean_cross_entropy(logits, targets), accuracy_from_logits(logits, targets)
         parts = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(trained(run))]
         return Scores(loss, share, jnp.isfinite(loss) & jnp.all(jnp.stack(parts)))
 
@@ -135,8 +135,8 @@ def _step(prompts: Prompts, number: Int[Array, ""], recipe: Recipe, run: Stack) 
     slope = jax.grad(loss)(weights)
     # optax mixes its own float32 counters in; nothing else may promote types silently.
     with jax.numpy_dtype_promotion("standard"):
-        optimiser = transformation(recipe.optimiser, settings)
-        direction, state = optimiser.update(slope, run.optimiser, weights)
+        optimizer = transformation(recipe.optimizer, settings)
+        direction, state = optimizer.update(slope, run.optimizer, weights)
     rate = learning_rate(settings, recipe.schedule, number.astype(_dtype(run)))
     return jax.tree.map(lambda weight, to: weight - rate * to, weights, direction), state
 

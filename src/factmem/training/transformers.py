@@ -24,14 +24,14 @@ from factmem.facts.prompts import PromptDistribution
 from factmem.memories.decoding import decodable
 from factmem.training.checkpoint import Checkpoint, digest
 from factmem.training.optimizers import Settings
-from factmem.training.padding import Room
+from factmem.training.padding import PaddedSizes
 from factmem.training.protocol import Protocol
 from factmem.training.stack import Stack, advance, begin, measure
 from factmem.training.state import Check, Training
 from factmem.training.status import TrainingOutcome
 from factmem.transformer.model import Transformer
 
-__all__ = ["Run", "TrainedTransformer", "best_run", "runs_of", "train_transformers"]
+__all__ = ["Run", "TrainedTransformer", "best_run", "runs_for_learning_rates", "train_transformers"]
 
 _SECONDS_AT_ONCE = 0.4
 """Of a compiled piece: Python hears Ctrl-C only between two."""
@@ -45,7 +45,7 @@ class Run:
     Args:
         start: the transformer to begin with; its embeddings stay as they are.
         asked: the questions. Runs of one stack may differ in the answers alone.
-        learning_rate: the optimiser's.
+        learning_rate: the optimizer's.
         contest: runs of the same contest compete: the first to reach the criterion ends the
             others, for only the best of them counts. None competes with nobody.
     """
@@ -88,7 +88,9 @@ class TrainedTransformer:
         return max(check.accuracy for check in self.checks)
 
 
-def runs_of(start: Transformer, asked: PromptDistribution, protocol: Protocol) -> list[Run]:
+def runs_for_learning_rates(
+    start: Transformer, asked: PromptDistribution, protocol: Protocol
+) -> list[Run]:
     """One run for each learning rate of a protocol, in a contest of their own."""
     contest = object()
     return [Run(start, asked, rate, contest) for rate in protocol.learning_rates]
@@ -106,13 +108,13 @@ def train_transformers(
     *,
     report: Report | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
-    room: Room | None = None,
+    room: PaddedSizes | None = None,
 ) -> list[TrainedTransformer]:
     """Trains several transformers of one shape at once, on the same prompts.
 
     Args:
         runs: what to train.
-        protocol: how; its learning rates are those of `runs_of`, and each run has its own here.
+        protocol: how; its learning rates are those of `runs_for_learning_rates`, and each run has its own here.
         key: randomness of all prompts.
         report: told now and then the steps done, and loss and accuracy of the best run.
         checkpoint: a file that is kept up to date. If it exists, training goes on from there, as
@@ -134,7 +136,7 @@ def train_transformers(
         >>> asked = PromptDistribution.of(FactTable.random(4, 4, 2), length=8)
         >>> start = Transformer.draw(jr.key(0), Shape(12, 3, 4, width=10), asked.vocabulary)
         >>> protocol = Protocol(learning_rates=(1e-3, 1e-2), steps=500, checks=20, batch=64)
-        >>> runs = train_transformers(runs_of(start, asked, protocol), protocol, jr.key(1))
+        >>> runs = train_transformers(runs_for_learning_rates(start, asked, protocol), protocol, jr.key(1))
         >>> best_run(runs).learning_rate, best_run(runs).outcome.value
         (0.01, 'The criterion was reached.')
     """
@@ -188,7 +190,7 @@ class _Keeper:
             self.kept, self.when = training.checks_done, time.monotonic()
 
 
-def _stack(runs: Sequence[Run], protocol: Protocol, room: Room | None = None) -> Stack:
+def _stack(runs: Sequence[Run], protocol: Protocol, room: PaddedSizes | None = None) -> Stack:
     models, answers = _stacked([run.start for run in runs]), _answers(runs)
     if models.vocabulary != runs[0].asked.vocabulary:
         raise FactmemError("a start and its questions have different vocabularies")

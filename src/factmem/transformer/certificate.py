@@ -68,12 +68,12 @@ class Certificate:
 class _Bounded(NamedTuple):
     """A number and how far float32 arithmetic, and the worst prompt, can be from it."""
 
-    centre: np.ndarray
+    center: np.ndarray
     error: np.ndarray
 
     @property
     def size(self) -> np.ndarray:
-        return np.abs(self.centre) + self.error
+        return np.abs(self.center) + self.error
 
 
 def certify(model: Transformer, asked: PromptDistribution) -> Certificate:
@@ -109,16 +109,16 @@ def _attended(model: Transformer, asked: PromptDistribution) -> tuple[_Bounded, 
         scores, asked.known_tokens(), slice(names.first_noise, names.eos), asked.length - 3
     )
     heads = np.arange(model.shape.heads)[None, :]
-    centre, own_error = values.centre[read, heads], values.error[read, heads]
-    spread = np.ptp(values.centre, axis=0) + 2 * values.error.max(axis=0)
+    center, own_error = values.center[read, heads], values.error[read, heads]
+    spread = np.ptp(values.center, axis=0) + 2 * values.error.max(axis=0)
     # Adding b to a is wrong by |b| at most: where all but one term are small, so is the error, of
     # the weighted sum of values as of that of weights.
     adding = 2 * asked.length * np.minimum(leaks[:, :, None], _UNIT) * values.size.max(axis=0)
-    rounding = _gamma(_EXP_ERRORS) * (np.abs(centre) + own_error) + adding
+    rounding = _gamma(_EXP_ERRORS) * (np.abs(center) + own_error) + adding
     error = own_error + leaks[:, :, None] * spread[None] + rounding * _WIDENED
     error += asked.length * _FLUSHED
     rows = (asked.facts, -1)
-    return _Bounded(centre.reshape(rows), error.reshape(rows)), leaks.max(axis=1)
+    return _Bounded(center.reshape(rows), error.reshape(rows)), leaks.max(axis=1)
 
 
 def _read(
@@ -126,9 +126,9 @@ def _read(
 ) -> tuple[Int[np.ndarray, "facts heads"], Float[np.ndarray, "facts heads"]]:
     """The strongest of the known tokens for every head, and the attention that others get."""
     # The argument of exp is a difference of scores, and rounded itself.
-    error = scores.error + 2 * _UNIT * np.ptp(scores.centre, axis=0)
-    high, low = scores.centre + error, scores.centre - error
-    read = tokens_read(scores.centre, known)
+    error = scores.error + 2 * _UNIT * np.ptp(scores.center, axis=0)
+    high, low = scores.center + error, scores.center - error
+    read = tokens_read(scores.center, known)
     floor = np.take_along_axis(low, read, axis=0)
     over = np.where(known[:, :, None] == read[:, None, :], -np.inf, high[known] - floor[:, None, :])
     others = np.exp(np.minimum(over, 600.0))
@@ -140,11 +140,11 @@ def _read(
 def _scores(model: Transformer) -> _Bounded:
     """Of every token and head, as `Transformer.scores` has them: three products and a scale."""
     tokens = _exact(_prompt_tokens(model))
-    queries = _contracted("hkd,d->hk", _wide(model.weights.query), _exact(tokens.centre[-1]))
+    queries = _contracted("hkd,d->hk", _wide(model.weights.query), _exact(tokens.center[-1]))
     directions = _contracted("hkd,hk->dh", _wide(model.weights.key), queries)
-    scores = _contracted("zd,dh->zh", tokens.centre, directions)
-    scaled = _Bounded(scores.centre * model.score_scale, scores.error * model.score_scale)
-    return _Bounded(scaled.centre, scaled.error + _gamma(2) * scaled.size + _TINY)
+    scores = _contracted("zd,dh->zh", tokens.center, directions)
+    scaled = _Bounded(scores.center * model.score_scale, scores.error * model.score_scale)
+    return _Bounded(scaled.center, scaled.error + _gamma(2) * scaled.size + _TINY)
 
 
 def _values(model: Transformer) -> _Bounded:
@@ -173,7 +173,7 @@ def _contracted(sums: str, exact: np.ndarray, bounded: _Bounded) -> _Bounded:
     error = np.einsum(sums, strength, bounded.error, optimize=True) + _gamma(terms) * size
     flushed = terms * _TINY * (1 + strength.max(initial=0.0) + bounded.size.max(initial=0.0))
     error = np.where(size < _HUGE, (error + flushed) * _WIDENED, np.inf)
-    return _Bounded(np.einsum(sums, exact, bounded.centre, optimize=True), error)
+    return _Bounded(np.einsum(sums, exact, bounded.center, optimize=True), error)
 
 
 def _through_mlp(model: Transformer, x: _Bounded) -> _Bounded:
@@ -184,14 +184,14 @@ def _through_mlp(model: Transformer, x: _Bounded) -> _Bounded:
     if weights.mlp_bias is not None:
         inner = _sum(inner, _exact(_wide(weights.mlp_bias)[None, :]))
     # ReLU moves nothing further apart, and a neuron that cannot be active has no error at all.
-    off = inner.centre + inner.error < 0
-    hidden = _Bounded(np.maximum(inner.centre, 0.0), np.where(off, 0.0, inner.error))
+    off = inner.center + inner.error < 0
+    hidden = _Bounded(np.maximum(inner.center, 0.0), np.where(off, 0.0, inner.error))
     return _sum(x, _product(hidden, _wide(weights.mlp_out)))
 
 
 def _sum(left: _Bounded, right: _Bounded) -> _Bounded:
-    total = _Bounded(left.centre + right.centre, left.error + right.error)
-    return _Bounded(total.centre, (total.error + _gamma(1) * total.size) * _WIDENED)
+    total = _Bounded(left.center + right.center, left.error + right.error)
+    return _Bounded(total.center, (total.error + _gamma(1) * total.size) * _WIDENED)
 
 
 def _smallest_margins(
@@ -204,19 +204,19 @@ def _smallest_margins(
     smallest = np.empty(len(targets))
     for start in range(0, len(targets), at_once):
         some = slice(start, start + at_once)
-        centre, error = outputs.centre[some], outputs.error[some]
+        center, error = outputs.center[some], outputs.error[some]
         right = targets[some]
-        scores = centre @ answers.T
+        scores = center @ answers.T
         margins = np.take_along_axis(scores, right[:, None], axis=1) - scores
         apart = np.abs(answers[right][:, None, :] - answers[None, :, :])
         moved = np.einsum("fyd,fd->fy", apart, error)
-        sizes = (np.abs(centre) + error) @ strength.T
+        sizes = (np.abs(center) + error) @ strength.T
         rounding = _gamma(dim) * sizes + dim * _TINY * (1 + strength.max() + error.max())
         rounding = np.where(sizes < _HUGE, rounding, np.inf)
         rounding = rounding + np.take_along_axis(rounding, right[:, None], axis=1)
         bound = margins - (moved + rounding) * _WIDENED
         np.put_along_axis(bound, right[:, None], np.inf, axis=1)
-        known = np.isfinite(centre).all(axis=1) & np.isfinite(error).all(axis=1)
+        known = np.isfinite(center).all(axis=1) & np.isfinite(error).all(axis=1)
         smallest[some] = np.where(known, bound.min(axis=1), -np.inf)
     return smallest
 

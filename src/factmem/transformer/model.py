@@ -32,11 +32,11 @@ __all__ = [
     "Transformer",
     "Weights",
     "accuracy",
+    "accuracy_from_logits",
     "array_shapes",
     "cross_entropy",
     "draw_weights",
     "mean_cross_entropy",
-    "share_right",
 ]
 
 
@@ -293,7 +293,7 @@ def accuracy(
     model: Transformer, counts: Num[Array, "batch tokens"], answers: Int[Array, " batch"]
 ) -> Float[Array, ""]:
     """The share of prompts whose most likely output is the answer; NaN is no output."""
-    return share_right(model.logits(counts), model.targets(answers))
+    return accuracy_from_logits(model.logits(counts), model.targets(answers))
 
 
 def mean_cross_entropy(
@@ -303,7 +303,7 @@ def mean_cross_entropy(
     return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(logits, targets))
 
 
-def share_right(
+def accuracy_from_logits(
     logits: Float[Array, "batch outputs"], targets: Int[Array, " batch"]
 ) -> Float[Array, ""]:
     """The share of rows whose largest logit is the target's; NaN is no logit."""

@@ -27,7 +27,7 @@ from factmem.transformer import (
     compile_smallest,
     recall,
 )
-from factmem.transformer.compiler.compiler import Lesson, Readout, _balanced, _outputs
+from factmem.transformer.compiler.compiler import FitData, Readout, _balanced, _outputs
 from factmem.transformer.compiler.smallest import natural_dim
 
 TABLE = FactTable.random(8, 8, 3, seed=0)
@@ -163,7 +163,7 @@ def test_balancing_only_scales_the_outputs(seed):
     rng = np.random.default_rng(seed)
     readout = Readout(*(rng.normal(size=s) for s in ((3, 2, 5), (3, 2, 5), (4, 5), (4,), (4, 5))))
     readout = readout._replace(mlp_in=readout.mlp_in * np.array([[1e-3], [1], [1], [1e3]]))
-    lesson = Lesson(
+    lesson = FitData(
         rng.normal(size=(9, 5)), rng.integers(9, size=(7, 3)), np.zeros((2, 5)), np.zeros(7, int)
     )
     with jax.enable_x64(True):

@@ -12,7 +12,7 @@ from factmem.facts import MISSING, FactTable, PromptDistribution
 from factmem.transformer import EXPERIMENTS, Embeddings
 from factmem.transformer.compiler.keys import (
     _all_different,
-    _centred,
+    _centerd,
     choose_keys,
     nearest_key,
     widest_key,
@@ -88,7 +88,7 @@ def test_the_middle_of_a_cell_reads_the_same_with_more_margin():
     for _ in range(10):
         key = nearest_key(30 * rng.normal(size=10), -noise)
         key /= np.linalg.norm(key)
-        middle = _centred(key, tokens, ASKED)
+        middle = _centerd(key, tokens, ASKED)
         before, after = (tokens_read((tokens @ k)[:, None], known) for k in (key, middle))
         assert (before == after).all()
         assert np.linalg.norm(middle) == pytest.approx(1.0)

@@ -26,10 +26,11 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from factmem._core.errors import FactmemError
+from factmem._core.lbfgs import Minimum, Outcome, minimize
 from factmem._core.progress import Report
 from factmem.facts.prompts import PromptDistribution
 from factmem.memories.decoding import cross_entropy_of_one, loss_of_each, recalled
-from factmem.memories.hinge import Minimum, Outcome, gentle_hinge, minimise
+from factmem.memories.margin_losses import gentle_hinge
 from factmem.memories.precision import rounded
 from factmem.transformer.certificate import Certificate, certify
 from factmem.transformer.compiler.keys import choose_keys, widest_key
@@ -68,7 +69,7 @@ class Compiled(Construction):
     Args:
         certificate: a lower bound of every fact's margin, over all prompts.
         iterations: of L-BFGS, in all.
-        outcome: how the last minimisation ended.
+        outcome: how the last minimization ended.
     """
 
     certificate: Certificate
@@ -89,7 +90,7 @@ class Readout(NamedTuple):
     mlp_out: Float[Numbers, "width dim"]
 
 
-class Lesson(NamedTuple):
+class FitData(NamedTuple):
     """All facts, as the readout sees them."""
 
     tokens: Float[Numbers, "prompt_tokens dim"]
@@ -206,12 +207,12 @@ def _smallest_gap(
 
 def _fitted(
     start: Readout,
-    lesson: Lesson,
+    lesson: FitData,
     frame: Callable[[Readout], Transformer],
     asked: PromptDistribution,
     report: Report | None,
 ) -> tuple[Readout, Minimum, int]:
-    """The readout, how its last minimisation ended, and the steps of all."""
+    """The readout, how its last minimization ended, and the steps of all."""
     steps = 0
 
     def report_all(stage_steps: int, loss: float) -> None:
@@ -225,7 +226,7 @@ def _fitted(
         with jax.enable_x64(False):
             return certify(frame(_balanced(weights, lesson)), asked).certified_accuracy == 1
 
-    run = partial(minimise, enough=certified, check_every=_LOOK_EVERY, report=report_all)
+    run = partial(minimize, enough=certified, check_every=_LOOK_EVERY, report=report_all)
     found = run(_cross_entropy, start, lesson, iterations=_CROSS_ENTROPY_STEPS)
     steps += found.iterations
     sharpness = _TEMPERATURE * float(_root_mean_square(_outputs(found.point, lesson)))
@@ -242,20 +243,20 @@ def _fitted(
     return found.point, found, steps
 
 
-def _next_sharpness(sharpness: float, readout: Readout, lesson: Lesson) -> float:
+def _next_sharpness(sharpness: float, readout: Readout, lesson: FitData) -> float:
     """Sharper until all facts are recalled; softer, which asks for more margin, from then on."""
     if _recalls(readout, lesson):
         return min(_SOFT, 0.7 * sharpness)
     return 1.5 * sharpness
 
 
-def _cross_entropy(readout: Readout, lesson: Lesson) -> Float[Array, ""]:
+def _cross_entropy(readout: Readout, lesson: FitData) -> Float[Array, ""]:
     right = jnp.asarray(lesson.outputs), jnp.asarray(lesson.target)
     logits = _TEMPERATURE * _outputs(readout, lesson)
     return jnp.sum(loss_of_each(cross_entropy_of_one, logits, *right))
 
 
-def _stage_loss(readout: Readout, data: tuple[Lesson, Array, Array]) -> Float[Array, ""]:
+def _stage_loss(readout: Readout, data: tuple[FitData, Array, Array]) -> Float[Array, ""]:
     lesson, sharpness, gentleness = data
     outputs = _outputs(readout, lesson)
     outputs = sharpness * outputs / _root_mean_square(outputs)
@@ -263,7 +264,7 @@ def _stage_loss(readout: Readout, data: tuple[Lesson, Array, Array]) -> Float[Ar
     return gentle_hinge(outputs, *right, gentleness)
 
 
-def _stream(readout: Readout, lesson: Lesson) -> Float[Array, "facts dim"]:
+def _stream(readout: Readout, lesson: FitData) -> Float[Array, "facts dim"]:
     """F_MHSA of every fact, each head reading its token and no other."""
     heads, head_dim, dim = readout.value.shape
     values = jnp.einsum("zd,hkd->zhk", lesson.tokens, readout.value)
@@ -271,7 +272,7 @@ def _stream(readout: Readout, lesson: Lesson) -> Float[Array, "facts dim"]:
     return read.reshape(-1, heads * head_dim) @ readout.output.reshape(heads * head_dim, dim)
 
 
-def _outputs(readout: Readout, lesson: Lesson) -> Float[Array, "facts dim"]:
+def _outputs(readout: Readout, lesson: FitData) -> Float[Array, "facts dim"]:
     """F_TF of every fact."""
     x = _stream(readout, lesson)
     inner = x @ readout.mlp_in.T
@@ -284,19 +285,19 @@ def _root_mean_square(outputs: Float[Array, "facts dim"]) -> Float[Array, ""]:
     return jnp.sqrt(jnp.mean(jnp.sum(outputs**2, axis=1)))
 
 
-def _recalls(readout: Readout, lesson: Lesson) -> bool:
+def _recalls(readout: Readout, lesson: FitData) -> bool:
     """Whether all facts are recalled, in float64 and before any rounding."""
     with jax.enable_x64(True):
         return bool(_all_recalled(readout, lesson))
 
 
 @jax.jit
-def _all_recalled(readout: Readout, lesson: Lesson) -> Array:
+def _all_recalled(readout: Readout, lesson: FitData) -> Array:
     right = jnp.asarray(lesson.outputs), jnp.asarray(lesson.target)
     return jnp.all(recalled(_outputs(readout, lesson), *right))
 
 
-def _start(rng: np.random.Generator, lesson: Lesson, shape: Shape, bias: bool) -> Readout:
+def _start(rng: np.random.Generator, lesson: FitData, shape: Shape, bias: bool) -> Readout:
     """Random weights under which the stream, and what neurons see of it, has variance 1."""
     per_head = (shape.heads, shape.head_dim, shape.dim)
     neurons = (shape.width, shape.dim)
@@ -305,11 +306,11 @@ def _start(rng: np.random.Generator, lesson: Lesson, shape: Shape, bias: bool) -
     out = rng.normal(size=neurons) / math.sqrt(max(shape.width, 1))
     x = np.asarray(_stream(Readout(value, output, into, None, out), lesson))
     spread = np.sqrt(np.mean((x - x.mean(axis=0)) ** 2)) or 1.0  # one fact has no spread
-    centred = _BIAS * rng.normal(size=shape.width) - into @ (x.mean(axis=0) / spread)
-    return Readout(value, output / spread, into, centred if bias else None, out)
+    centerd = _BIAS * rng.normal(size=shape.width) - into @ (x.mean(axis=0) / spread)
+    return Readout(value, output / spread, into, centerd if bias else None, out)
 
 
-def _balanced(readout: Readout, lesson: Lesson) -> Readout:
+def _balanced(readout: Readout, lesson: FitData) -> Readout:
     """The same function times a constant, with both weights of every head and neuron equal in size.
 
     Rounding to levels that a whole tensor shares then costs every head and neuron alike.
@@ -359,9 +360,9 @@ def _lesson(
     asked: PromptDistribution,
     embeddings: Embeddings,
     convention: Convention,
-) -> Lesson:
+) -> FitData:
     first = asked.vocabulary.first_answer if convention.shared_table else 0
-    return Lesson(
+    return FitData(
         tokens,
         heads.read.astype(np.int32),
         np.asarray(embeddings.outputs, np.float64),
@@ -389,7 +390,7 @@ def _check(asked: PromptDistribution, embeddings: Embeddings, shape: Shape) -> N
         )
 
 
-def _check_reachable(lesson: Lesson) -> None:
+def _check_reachable(lesson: FitData) -> None:
     """Whether some output has every answer of a fact as its best: a corner of their convex hull."""
     outputs = np.asarray(lesson.outputs)
     for answer in np.unique(np.asarray(lesson.target)):

@@ -61,7 +61,7 @@ def choose_keys(
         read = tokens_read(tokens @ candidates.T, asked.known_tokens())
         chosen = _chosen(rng, read, asked, heads)
         if chosen is not None:
-            return np.stack([_centred(key, tokens, asked) for key in candidates[chosen]])
+            return np.stack([_centerd(key, tokens, asked) for key in candidates[chosen]])
     raise FactmemError(
         f"each choice of {heads} keys that was tried reads some facts exactly as others with "
         f"different answers; more heads or a larger d would tell them apart"
@@ -232,7 +232,7 @@ def _read_alike(
 # ---- the middle of a cell ------------------------------------------------------------------------
 
 
-def _centred(
+def _centerd(
     key: Float[np.ndarray, " dim"],
     tokens: Float[np.ndarray, "prompt_tokens dim"],
     asked: PromptDistribution,

@@ -1,15 +1,4 @@
-"""The squared hinge and its L-BFGS solver: full-batch fits in float64, with named outcomes.
-
-    squared hinge   Σ_x Σ_{y ≠ f*(x)} max(0, 1 − γ_xy)²,         γ_xy = (u_f*(x) − u_y)·F(e_x)
-    smooth hinge    Σ_x s_x²,   s_x = softplus(1 + log Σ_{y ≠ f*(x)} exp(−γ_xy))
-    gentle hinge    Σ_x log(1 + c s_x²)/c
-
-The squared hinge is zero exactly where every margin is at least 1, and its slacks at a non-zero
-minimum of a convex problem are a proof that no better weights exist (`memories/maximal.py`). The
-smooth hinge has one slack a key, from a smooth maximum over its competitors, so that a key with
-many close competitors counts once. Past what weights can hold both spread their slack over all
-keys; the gentle hinge lets the hardest go.
-"""
+"""L-BFGS on a full batch, always in float64, with a status that says how it ended."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,81 +10,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Float, PyTree
+from scipy import optimize
 
 from factmem._core.errors import FactmemError
 from factmem._core.progress import Report
-from factmem.memories.decoding import loss_of_each
+
+__all__ = ["Minimum", "Outcome", "minimize"]
 
 _PAIRS = 20
 """Pairs of vectors that L-BFGS keeps."""
 _FLAT = 1e-10
 
-__all__ = [
-    "Minimum",
-    "Outcome",
-    "gentle_hinge",
-    "minimise",
-    "smooth_hinge",
-    "squared_hinge",
-]
-
-
-def squared_hinge(
-    outputs: Float[Array, "facts dim"],
-    values: Float[Array, "outputs dim"],
-    target: Int[Array, " facts"],
-) -> Float[Array, ""]:
-    """Σ_x Σ_{y ≠ f*(x)} max(0, 1 − γ_xy)²: zero exactly where every margin is at least 1."""
-    return jnp.sum(loss_of_each(_squared_slacks_of_one, outputs, values, target))
-
-
-def smooth_hinge(
-    outputs: Float[Array, "facts dim"],
-    values: Float[Array, "outputs dim"],
-    target: Int[Array, " facts"],
-) -> Float[Array, ""]:
-    """Σ_x s_x² with the smooth slacks s_x: one term a key, convex in the outputs."""
-    return jnp.sum(loss_of_each(_smooth_slack_of_one, outputs, values, target) ** 2)
-
-
-def gentle_hinge(
-    outputs: Float[Array, "facts dim"],
-    values: Float[Array, "outputs dim"],
-    target: Int[Array, " facts"],
-    gentleness: Float[Array, ""],
-) -> Float[Array, ""]:
-    """Σ_x log(1 + c s_x²)/c: the smooth hinge for c → 0, and for large c nearly a count of errors.
-
-    Args:
-        outputs, values, target: F(e_x), u_y and f*(x).
-        gentleness: c > 0.
-    """
-    slacks = loss_of_each(_smooth_slack_of_one, outputs, values, target)
-    return jnp.sum(jnp.log1p(gentleness * slacks**2)) / gentleness
-
-
-def _squared_slacks_of_one(
-    gaps: Float[Array, " outputs"],
-) -> tuple[Float[Array, ""], Float[Array, " outputs"]]:
-    slacks = jnp.maximum(0.0, 1.0 + gaps)
-    return jnp.sum(slacks**2), 2.0 * slacks
-
-
-def _smooth_slack_of_one(
-    gaps: Float[Array, " outputs"],
-) -> tuple[Float[Array, ""], Float[Array, " outputs"]]:
-    if gaps.shape[0] == 1:  # no competitor, no slack
-        return jnp.sum(jnp.zeros_like(gaps)), jnp.zeros_like(gaps)
-    largest = jnp.max(gaps)
-    weights = jnp.exp(gaps - largest)
-    total = jnp.sum(weights)
-    excess = 1.0 + largest + jnp.log(total)
-    return jax.nn.softplus(excess), weights * (jax.nn.sigmoid(excess) / total)
-
 
 class Outcome(Enum):
-    """How a minimisation ended, as a sentence."""
+    """How a minimization ended, as a sentence."""
 
     ENOUGH = "The caller's condition was met."
     FLAT = "The gradient vanished."
@@ -106,7 +35,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True)
 class Minimum:
-    """Where a minimisation ended.
+    """Where a minimization ended.
 
     Args:
         point: the weights, as numpy float64 in the structure of the start.
@@ -127,7 +56,7 @@ class _EnoughError(Exception):
     """Leaves scipy from within its callback."""
 
 
-def minimise(
+def minimize(
     loss: Callable[[Any, Any], Float[Array, ""]],
     start: PyTree,
     data: PyTree,
@@ -137,7 +66,7 @@ def minimise(
     check_every: int = 50,
     report: Report | None = None,
 ) -> Minimum:
-    """Minimises `loss(weights, data)` over weights by L-BFGS-B, always in float64.
+    """Minimizes `loss(weights, data)` over weights by L-BFGS-B, always in float64.
 
     Stops where the gradient's largest entry is below 1e-10, where rounding leaves no way down,
     after a number of iterations, or when `enough` says so; never because the loss moves slowly.
@@ -159,9 +88,7 @@ def minimise(
         FactmemError: no iterations were asked for.
     """
     if iterations < 1 or check_every < 1:
-        raise FactmemError("a minimisation needs at least one iteration")
-    from scipy.optimize import minimize
-
+        raise FactmemError("a minimization needs at least one iteration")
     with jax.enable_x64(True):
         as_float64 = partial(jax.tree.map, _wide)
         flat, restore = ravel_pytree(as_float64(start))
@@ -189,7 +116,7 @@ def minimise(
         if not np.isfinite(loss_and_slope(last)[0]):
             return Minimum(weights_at(last), np.inf, np.inf, 0, Outcome.NOT_FINITE)
         try:
-            found = minimize(
+            found = optimize.minimize(
                 loss_and_slope,
                 last,
                 jac=True,
