@@ -13,30 +13,17 @@ import factmem
 SOURCE = Path(factmem.__file__).parent
 
 # Every room may import those before it, never those after it.
-ROOMS = (
-    "errors",
-    "json_data",
-    "progress",
-    "stopwatch",
-    "threads",
-    "tensor_file",
-    "power_law",
+PACKAGES = (
+    "_core",
     "facts",
-    "draws",
-    "embeddings",
-    "activations",
-    "decoding",
-    "hinge",
     "memories",
     "transformer",
     "training",
-    "methods",
-    "runs",
-    "capacity",
     "dynamics",
     "bounds",
-    "claims",
-    "figures",
+    "experiments",
+    "plotting",
+    "paper",
     "report",
     "cli",
 )
@@ -65,9 +52,9 @@ def imported_rooms(path: Path) -> set[str]:
 @pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(SOURCE)))
 def test_rooms_import_only_rooms_before_them(path):
     room = room_of(path)
-    later = ROOMS[ROOMS.index(room) + 1 :]
+    later = PACKAGES[PACKAGES.index(room) + 1 :]
     assert not imported_rooms(path) & set(later)
-    assert imported_rooms(path) <= set(ROOMS)
+    assert imported_rooms(path) <= set(PACKAGES)
 
 
 def loaded_after(code: str) -> set[str]:
@@ -84,9 +71,10 @@ def loaded_after(code: str) -> set[str]:
     [
         "import factmem",
         "import factmem.facts; factmem.FactTable.random(4, 4, 2)",
-        "import factmem; factmem.capacity.LinearCapacityProblem, factmem.runs.LocalWorkers(1)",
-        "import factmem.experiments.memory_capacity, factmem.experiments.transformer_capacity, factmem.experiments.cluster",
-        "import factmem; factmem.capacity.TransformerCapacityProblem(8, 2, 4, 4).task(5, 0).identity",
+        "import factmem; factmem.experiments.LinearCapacityProblem, factmem.experiments.LocalWorkers(1)",
+        "import factmem.experiments.memory_capacity, factmem.experiments.transformer_capacity",
+        "import factmem.experiments.cluster",
+        "import factmem; factmem.experiments.TransformerCapacityProblem(8, 2, 4, 4).task(5, 0)",
         "import factmem; factmem.PAPER, factmem.BEST, factmem.training.LINEAR_PROTOCOL",
         "from factmem.cli import main; assert main(['--help']) == 0",
         "from factmem.cli import main; assert main(['--version']) == 0",
@@ -102,20 +90,7 @@ def test_models_do_load_jax():
 
 @pytest.mark.parametrize(
     "package",
-    [
-        "factmem",
-        "factmem.bounds",
-        "factmem.capacity",
-        "factmem.claims",
-        "factmem.dynamics",
-        "factmem.facts",
-        "factmem.figures",
-        "factmem.memories",
-        "factmem.report",
-        "factmem.runs",
-        "factmem.training",
-        "factmem.transformer",
-    ],
+    ["factmem", *(f"factmem.{name}" for name in PACKAGES if name not in ("_core", "cli"))],
 )
 def test_every_public_name_loads_and_is_documented(package):
     module = import_module(package)

@@ -2,12 +2,12 @@
 
 import json
 
-import factmem.claims
-import factmem.runs
 import pytest
 from tests.cli.test_app import refused
 from tests.paper.here import Here
 
+import factmem.experiments
+import factmem.paper
 from factmem.cli import main
 from factmem.experiments.measurement import direct
 from factmem.paper import Claim, Finding
@@ -42,9 +42,9 @@ CLAIMS = {
 def small_list(monkeypatch, tmp_path):
     """A list of claims that cost nothing, in this process."""
     monkeypatch.setenv("FACTMEM_STORE", str(tmp_path / "runs.sqlite"))
-    monkeypatch.setattr(factmem.claims, "all_claims", lambda seed: tuple(CLAIMS.values()))
-    monkeypatch.setattr(factmem.claims, "claim_named", lambda name, seed: CLAIMS[name])
-    monkeypatch.setattr(factmem.runs, "LocalWorkers", lambda count: Here())
+    monkeypatch.setattr(factmem.paper, "all_claims", lambda seed: tuple(CLAIMS.values()))
+    monkeypatch.setattr(factmem.paper, "claim_named", lambda name, seed: CLAIMS[name])
+    monkeypatch.setattr(factmem.experiments, "LocalWorkers", lambda count: Here())
 
 
 def told(capsys, *arguments, code=0):

@@ -4,13 +4,13 @@ import csv
 import json
 from dataclasses import replace
 
-import factmem.figures
-import factmem.runs
 import pytest
 from tests.cli.test_app import refused
 from tests.paper.here import Here
 from tests.paper.made import simple_plot
 
+import factmem.experiments
+import factmem.paper
 from factmem.cli import main
 from factmem.experiments import Experiment, Runs, Store, Task
 from factmem.paper import PaperFigure, estimate, figure_2
@@ -45,14 +45,14 @@ def here(monkeypatch, tmp_path):
     """In this process, in a folder of its own."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FACTMEM_STORE", str(tmp_path / "runs.sqlite"))
-    monkeypatch.setattr(factmem.runs, "LocalWorkers", lambda count: Here())
+    monkeypatch.setattr(factmem.experiments, "LocalWorkers", lambda count: Here())
     count.calls = 0
     return tmp_path
 
 
 @pytest.fixture
 def cheap(monkeypatch):
-    monkeypatch.setattr(factmem.figures, "figure_named", lambda name, scale: counted(scale))
+    monkeypatch.setattr(factmem.paper, "figure_named", lambda name, scale: counted(scale))
 
 
 def told(capsys, *arguments):
@@ -219,7 +219,7 @@ def test_so_far_draws_what_is_there_and_measures_nothing(capsys, monkeypatch, he
         y = tuple(float(found["number"]) for found in results if found)
         return simple_plot(Line("a", y, y), name="it", caption=f"{len(y)} points.")
 
-    monkeypatch.setattr(factmem.figures, "figure_named", named)
+    monkeypatch.setattr(factmem.paper, "figure_named", named)
     monkeypatch.setattr(estimate, "measured_speed", unasked)
     with Store(here / "runs.sqlite") as store:
         for task in counted().measured.tasks:

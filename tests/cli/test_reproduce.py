@@ -2,15 +2,14 @@
 
 import json
 
-import factmem.claims
-import factmem.figures
-import factmem.runs
 import pytest
 from tests.cli import test_figure
 from tests.cli.test_app import refused
 from tests.cli.test_figure import SLOW, count, counted
 from tests.paper.here import Here
 
+import factmem.experiments
+import factmem.paper
 from factmem.cli import main
 from factmem.paper import Claim, Finding, estimate
 from factmem.paper.claim import between
@@ -37,10 +36,10 @@ def cheap(monkeypatch, tmp_path):
     """Two figures and some claims, in this process."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FACTMEM_STORE", str(tmp_path / "runs.sqlite"))
-    monkeypatch.setattr(factmem.runs, "LocalWorkers", lambda count: Here())
+    monkeypatch.setattr(factmem.experiments, "LocalWorkers", lambda count: Here())
     figures = (figure_2(), counted())
-    monkeypatch.setattr(factmem.figures, "all_figures", lambda scale: figures)
-    monkeypatch.setattr(factmem.claims, "all_claims", lambda: tuple(CLAIMS))
+    monkeypatch.setattr(factmem.paper, "all_figures", lambda scale: figures)
+    monkeypatch.setattr(factmem.paper, "all_claims", lambda: tuple(CLAIMS))
     count.calls = 0
     return tmp_path
 
@@ -74,7 +73,7 @@ def test_the_report_and_all_files_are_there(capsys, cheap):
 
 def test_a_claim_that_is_not_as_expected_is_exit_code_1(capsys, monkeypatch, cheap):
     wrong = (*CLAIMS, claim("bad", 9))
-    monkeypatch.setattr(factmem.claims, "all_claims", lambda: wrong)
+    monkeypatch.setattr(factmem.paper, "all_claims", lambda: wrong)
     data = told(capsys, code=1)
     assert data["as_expected"] is False
     assert [each["as_expected"] for each in data["claims"]] == [True, True, False]

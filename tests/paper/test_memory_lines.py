@@ -23,7 +23,7 @@ def test_sizes_are_powers_of_two_in_steps_of_a_half():
 
 def reference(name, monkeypatch):
     """The authors' line of a figure, without measuring anything."""
-    module, given = import_module(f"factmem.figures.figure_{name.replace('-', '_')}"), {}
+    module, given = import_module(f"factmem.paper.figure_{name.replace('-', '_')}"), {}
     make = module.stored_facts_figure
 
     def seen(*arguments, **named):

@@ -21,7 +21,8 @@ from factmem.cli.shown import shown
 from factmem.cli.working import check_workers, workers_of
 
 if TYPE_CHECKING:
-    from factmem.experiments import Bracket, Capacity, CapacityProblem, Progress, SeedCapacity
+    from factmem.experiments import Bracket, Capacity, CapacityProblem, SeedCapacity
+    from factmem.experiments.capacity import Progress
 
 __all__ = ["capacity"]
 

@@ -43,13 +43,13 @@ class Law:
         told: such as `N ln N ∝ d²`.
         value: of so many facts, such as N ln N.
         facts: that have so much of it.
-        wanted: the range that an exponent's 95 % interval should meet.
+        expected: the range that an exponent's 95 % interval should meet.
     """
 
     told: str
     value: Callable[[float], float]
     facts: Callable[[float], float]
-    wanted: tuple[float, float] = (0.85, 1.15)
+    expected: tuple[float, float] = (0.85, 1.15)
 
 
 @dataclass(frozen=True)
