@@ -181,10 +181,10 @@ def quantized(store, workers):
     found = find_capacities(questions, SEEDS, store, workers)
     return [
         {
-            "width": capacity.question.width,
+            "width": capacity.problem.width,
             "seed": seed.seed,
-            "parameters": capacity.question.parameters,
-            "bits": 16 * capacity.question.parameters + SCALE_BITS,
+            "parameters": capacity.problem.parameters,
+            "bits": 16 * capacity.problem.parameters + SCALE_BITS,
             "stored": seed.bracket.lower,
             "not_stored": seed.bracket.upper,
         }
@@ -237,7 +237,7 @@ NAMES = {
 
 def held_row(task, metrics):
     config = task.config
-    named = task.measure is TRANSFORMER_BITS
+    named = task.experiment is TRANSFORMER_BITS
     sizes = config if named else config["sizes"]
     kept = ("facts", "parameters", "bits_per_weight", "weight_bits")
     stored = ("argmax_bits", "log_loss_bits", "share", "accuracy")

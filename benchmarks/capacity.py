@@ -73,7 +73,7 @@ def searched(name, store, workers):
 
 
 def row(name, found):
-    question = found.question
+    question = found.problem
     lowers = [seed.bracket.lower or 0 for seed in found.seeds]
     facts = [question.facts(lower) if lower else 0 for lower in lowers]
     largest = [seed.largest.metrics for seed in found.seeds if seed.largest is not None]
@@ -98,8 +98,8 @@ def costs(found):
     ours = sum(record.metrics["flops"] for record in seed.probes.values())
     every = len(PAPER.learning_rates) * PAPER.steps
     limit = seed.bracket.lower
-    theirs = walk(
-        found.question.paper_search,
+    theirs = trace_search(
+        found.problem.paper_search,
         lambda size: Verdict.STORED if size <= limit else Verdict.NOT_STORED,
     )
     assert theirs.bracket == Bracket(limit, limit + 1)

@@ -24,7 +24,7 @@ def made(name, checks, refuted=False):
         "It is <b>so</b>.",
         "Theorem 0",
         "By looking.",
-        direct(one, [3, 4]),
+        unstored_tasks(one, [3, 4]),
         lambda results: Finding.of(checks, "Beside it."),
         refuted=refuted,
     )

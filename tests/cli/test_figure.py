@@ -12,7 +12,7 @@ from tests.paper.made import simple_plot
 import factmem.experiments
 import factmem.paper
 from factmem.cli import main
-from factmem.experiments import Experiment, Runs, Store, Task
+from factmem.experiments import Experiment, IndependentTasks, Store, Task
 from factmem.paper import PaperFigure, estimate, figure_2
 from factmem.paper.estimate import Speed
 from factmem.plotting.plot import Line, Slope
@@ -37,7 +37,7 @@ def counted(scale="quick", many=3):
         slope = Slope("it", "law", 1.0, 0.9, 1.1, (0.85, 1.15))
         return simple_plot(Line("a", y, y), name="it", slopes=(slope,))
 
-    return PaperFigure("it", "It", "told", Runs(tuple(tasks)), plot)
+    return PaperFigure("it", "It", "told", IndependentTasks(tuple(tasks)), plot)
 
 
 @pytest.fixture(autouse=True)
@@ -82,7 +82,7 @@ def test_drawing_it_again_measures_nothing(capsys, here, monkeypatch):
     first = told(capsys, "2")
     with Store(here / "runs.sqlite") as store:
         (record,) = store.records()
-    assert record.measure == "prompts"
+    assert record.experiment == "prompts"
 
     def fails(**_):
         raise ZeroDivisionError

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from factmem.cli import main
-from factmem.experiments import Experiment, Store, Task, perform
+from factmem.experiments import Experiment, Store, Task, execute
 from factmem.experiments.execute import failure
 
 ODD = {"name": "<b>\x1b[31m", "none": None}
@@ -25,7 +25,7 @@ def store(tmp_path, monkeypatch):
     with Store(path) as store:
         for dim in (4, 16):
             for seed in (0, 1):
-                store.put(perform(Task(MEASURE, {**ODD, "dim": dim, "seed": seed})))
+                store.put(execute(Task(MEASURE, {**ODD, "dim": dim, "seed": seed})))
         bad = Task(
             Experiment("other", 1, measure), {"dim": 1, "name": "x", "none": None, "seed": 0}
         )

@@ -96,7 +96,7 @@ class CheapQuestion(CapacityProblem):
 
 def table(found):
     return [
-        [capacity.question.dim, seed.seed, seed.bracket.lower, seed.bracket.upper]
+        [capacity.problem.dim, seed.seed, seed.bracket.lower, seed.bracket.upper]
         for capacity in found
         for seed in capacity.seeds
     ]

@@ -103,7 +103,7 @@ def test_a_worker_that_is_killed_in_mid_sweep_changes_nothing(cluster, tmp_path)
     assert killed
     assert cheap.table(found) == undisturbed
     assert not any(
-        record.kept
+        record.from_store
         for capacity in found
         for seed in capacity.seeds
         for record in seed.probes.values()

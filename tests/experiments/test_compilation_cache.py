@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import psutil
 import pytest
 
-from factmem.experiments import Experiment, Task, perform
+from factmem.experiments import Experiment, Task, execute
 from factmem.experiments import compilation_cache as memory
 from factmem.experiments.compilation_cache import Memory, resident
 
@@ -66,7 +66,7 @@ def test_serving_measures_and_lets_go_and_performing_does_not(monkeypatch):
     module, asked = import_module("factmem.experiments.execute"), []
     monkeypatch.setattr(module._MEMORY, "trim", lambda: asked.append("let go"))
     task = Task(Experiment("one", 1, one), {"seed": 3})
-    assert perform(task).metrics == {"seed": 3}
+    assert execute(task).metrics == {"seed": 3}
     assert asked == []
-    assert module.serve(task).metrics == {"seed": 3}
+    assert module.execute_in_worker(task).metrics == {"seed": 3}
     assert asked == ["let go"]

@@ -11,10 +11,10 @@ from factmem.experiments import (
     Bracket,
     Capacity,
     CapacityWithLimits,
-    CapacityWithLimitsSearches,
+    LimitedCapacitySearches,
     Experiment,
     Outcome,
-    Searches,
+    CapacitySearches,
     SeedCapacity,
     Store,
     TransformerCapacityProblem,
@@ -69,13 +69,13 @@ def test_they_are_the_embeddings_and_the_table_that_are_trained_on(monkeypatch, 
         raise Begun
 
     monkeypatch.setattr(factmem.training, "runs_for_learning_rates", begin)
-    question = TransformerCapacityProblem(3, 2, 1, 4, protocol=protocol)
-    task = question.task(7, 5)
+    problem = TransformerCapacityProblem(3, 2, 1, 4, protocol=protocol)
+    task = problem.task(7, 5)
     with pytest.raises(Begun):
         measure_transformer(**task.config)
     ((outputs, table),) = seen
-    limit = CapacityWithLimitsSearches(Searches([question], [5]))._task(0, 5, 7)
-    assert limit.measure.function(**limit.config) == pytest.approx(shares(outputs, table))
+    limit = LimitedCapacitySearches(CapacitySearches([problem], [5]))._task(0, 5, 7)
+    assert limit.experiment.function(**limit.config) == pytest.approx(shares(outputs, table))
 
 
 def test_with_many_dimensions_nothing_is_lost():
@@ -99,7 +99,7 @@ def searches(monkeypatch):
     monkeypatch.setattr(transformers, "MEASURE", Experiment("transformer", 1, stored))
     monkeypatch.setattr(limits, "MEASURE", Experiment("decodable answers", 1, possible))
     questions = [TransformerCapacityProblem(dim, 2, 4, dim, protocol="quick") for dim in (16, 8)]
-    return CapacityWithLimitsSearches(Searches(questions, [0, 1, 2]))
+    return LimitedCapacitySearches(CapacitySearches(questions, [0, 1, 2]))
 
 
 def test_limits_are_asked_for_once_a_shape_is_over(searches, tmp_path):
@@ -118,14 +118,14 @@ def test_limits_are_asked_for_once_a_shape_is_over(searches, tmp_path):
     ], "at the smallest size that is not stored"
     assert all(left > 0 for left in lefts[:-1])
     assert lefts[-1] == 0
-    assert [capacity.question.dim for capacity in found.capacities] == [16, 8]
+    assert [capacity.problem.dim for capacity in found.capacities] == [16, 8]
     assert found.possible == {(p, s): (1.0, 0.5)[p] for p in (0, 1) for s in (0, 1, 2)}
     assert not found.limited(0)
     assert found.limited(1)
 
 
 def test_what_is_left_is_counted_and_comes_to_nothing(searches, tmp_path):
-    assert searches.left({}) > searches.searches.left({})
+    assert searches.remaining({}) > searches.searches.remaining({})
     with Store(tmp_path / "runs.sqlite") as store:
         measure(searches, store, Here())
         records = {record.identity: record for record in store.records()}

@@ -3,16 +3,16 @@
 import pytest
 from tests.paper.here import Here
 
-from factmem.experiments import Experiment, Store, Task, perform
+from factmem.experiments import Experiment, Store, Task, execute
 from factmem.experiments.measurement import (
     Measurement,
     MeasurementGroup,
     Progress,
-    Runs,
+    IndependentTasks,
     direct,
-    kept_of,
+    complete_records,
     measure,
-    stored_runs,
+    stored_records,
 )
 from factmem.experiments.scheduler import PendingTasks
 
@@ -37,11 +37,11 @@ def tasks(*numbers):
 
 
 def runs(*numbers):
-    return Runs(tasks(*numbers))
+    return IndependentTasks(tasks(*numbers))
 
 
 def done(*which):
-    return {task.identity: perform(task) for task in which}
+    return {task.identity: execute(task) for task in which}
 
 
 class Chain:
@@ -60,7 +60,7 @@ class Chain:
         second = self.second(known)
         return PendingTasks([] if second.identity in known else [second])
 
-    def left(self, known, /):
+    def remaining(self, known, /):
         return len(self.pending(known).needed) + (self.first.identity not in known)
 
     def result(self, known, /):
@@ -76,23 +76,23 @@ def store(tmp_path):
 def test_runs_want_what_is_missing_and_come_to_what_was_measured_in_their_order():
     three = runs(5, 1, 3)
     assert [task.config["number"] for task in three.pending({}).needed] == [5, 1, 3]
-    assert three.left({}) == 3
+    assert three.remaining({}) == 3
     known = done(*tasks(1))
     assert [task.config["number"] for task in three.pending(known).needed] == [5, 3]
-    assert three.left(known) == 2
+    assert three.remaining(known) == 2
     known |= done(*tasks(3, 5, 9))
     assert not three.pending(known).needed
-    assert three.left(known) == 0
+    assert three.remaining(known) == 0
     assert [found["twice"] for found in three.result(known)] == [10, 2, 6]
 
 
 def test_several_measurements_want_each_task_once_and_have_a_result_each():
     both = MeasurementGroup({"a": runs(1, 2), "b": runs(2, 3)})
     assert sorted(task.config["number"] for task in both.pending({}).needed) == [1, 2, 3]
-    assert both.left({}) == 4, "each counts what it waits for"
+    assert both.remaining({}) == 4, "each counts what it waits for"
     known = done(*tasks(2))
     assert sorted(task.config["number"] for task in both.pending(known).needed) == [1, 3]
-    assert both.left(known) == 2
+    assert both.remaining(known) == 2
     known |= done(*tasks(1, 3))
     found = both.result(known)
     assert {name: [r["twice"] for r in found[name]] for name in found} == {"a": [2, 4], "b": [4, 6]}
@@ -121,13 +121,13 @@ def test_runs_that_are_missing_have_no_metrics():
 
 
 def test_all_of_them_are_measurements():
-    for each in (runs(1), MeasurementGroup({}), direct(double, [0], number=1), Chain(1)):
+    for each in (runs(1), MeasurementGroup({}), unstored_tasks(double, [0], number=1), Chain(1)):
         assert isinstance(each, Measurement)
     assert not isinstance(PendingTasks(), Measurement)
 
 
 def test_direct_runs_have_a_task_a_seed_that_is_never_kept(store):
-    twice = direct(double, [4, 7], number=3)
+    twice = unstored_tasks(double, [4, 7], number=3)
     assert [dict(task.config) for task in twice.tasks] == [
         {"number": 3, "seed": 4},
         {"number": 3, "seed": 7},
@@ -138,7 +138,7 @@ def test_direct_runs_have_a_task_a_seed_that_is_never_kept(store):
         assert found == [{"twice": 6, "seed": 4}, {"twice": 6, "seed": 7}]
     assert double.calls == before + 4
     assert store.records() == []
-    assert kept_of(twice, store) is None
+    assert complete_records(twice, store) is None
 
 
 def test_what_is_kept_is_measured_once(store):
@@ -151,35 +151,35 @@ def test_what_is_kept_is_measured_once(store):
 
 
 def test_a_store_has_a_measurement_when_it_has_all_of_it(store):
-    assert kept_of(Chain(1), store) is None
-    store.put(perform(Chain(1).first))
-    assert kept_of(Chain(1), store) is None, "one of two is there"
+    assert complete_records(Chain(1), store) is None
+    store.put(execute(Chain(1).first))
+    assert complete_records(Chain(1), store) is None, "one of two is there"
     measure(Chain(1), store, Here())
-    known = kept_of(Chain(1), store)
+    known = complete_records(Chain(1), store)
     assert sorted(record.metrics["twice"] for record in known.values()) == [2, 4]
     assert Chain(1).result(known) == 4
-    assert kept_of(MeasurementGroup({"a": Chain(1), "b": runs(1)}), store).keys() == known.keys()
-    assert kept_of(MeasurementGroup({"a": Chain(1), "b": runs(8)}), store) is None
-    assert kept_of(MeasurementGroup({}), store) == {}
+    assert complete_records(MeasurementGroup({"a": Chain(1), "b": runs(1)}), store).keys() == known.keys()
+    assert complete_records(MeasurementGroup({"a": Chain(1), "b": runs(8)}), store) is None
+    assert complete_records(MeasurementGroup({}), store) == {}
 
 
 def test_a_run_that_failed_is_not_there(store):
-    flaky = Runs((Task(Experiment("fail", 1, fail), {"seed": 0}),))
+    flaky = IndependentTasks((Task(Experiment("fail", 1, fail), {"seed": 0}),))
     assert measure(flaky, store, Here()) == [{}]
     assert [record.error for record in store.records()] == ["ZeroDivisionError: deep inside"]
-    assert kept_of(flaky, store) is None
-    assert stored_runs(flaky, store) == {}
+    assert complete_records(flaky, store) is None
+    assert stored_records(flaky, store) == {}
 
 
 def test_a_store_gives_what_it_has_of_a_measurement(store):
     three = runs(1, 2, 3)
-    assert stored_runs(three, store) == {}
-    kept = [store.put(perform(task)) for task in tasks(1, 2, 9)]
-    assert stored_runs(three, store) == {each.identity: each for each in kept[:2]}
-    assert len(stored_runs(Chain(1), store)) == 2, "what is there leads to what comes next"
-    never = direct(double, [0], number=1)
-    store.put(perform(never.tasks[0]))
-    assert stored_runs(never, store) == {}
+    assert stored_records(three, store) == {}
+    kept = [store.put(execute(task)) for task in tasks(1, 2, 9)]
+    assert stored_records(three, store) == {each.identity: each for each in kept[:2]}
+    assert len(stored_records(Chain(1), store)) == 2, "what is there leads to what comes next"
+    never = unstored_tasks(double, [0], number=1)
+    store.put(execute(never.tasks[0]))
+    assert stored_records(never, store) == {}
 
 
 def test_progress_counts_down_to_the_runs_that_are_being_made(store):

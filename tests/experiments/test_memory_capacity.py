@@ -12,22 +12,22 @@ from factmem.experiments import (
     MLPCapacityProblem,
     PaperSearch,
     Record,
-    perform,
+    execute,
     walk,
 )
 from factmem.experiments.memory_capacity import measure_memory
 from factmem.experiments.memory_methods import build, drawn
 
 
-def verdict(question, seed=0):
-    return lambda size: question.verdict(perform(question.task(size, seed)))
+def verdict(problem, seed=0):
+    return lambda size: problem.verdict(execute(problem.task(size, seed)))
 
 
 def test_the_largest_matrix_memory_is_exact():
     # At d = 5 the last that fits has margins that 16 bits keep.
     # Associations of more facts hold those of fewer, so feasibility can only fall.
-    question = LinearCapacityProblem(dim=5)
-    bracket = walk(question.search("fast"), verdict(question)).bracket
+    problem = LinearCapacityProblem(dim=5)
+    bracket = trace_search(problem.search("fast"), verdict(problem)).bracket
     assert bracket.upper == bracket.lower + 1
     for size in range(1, bracket.upper + 4):
         pairs, key, _ = drawn(0, size, 5)
@@ -42,7 +42,7 @@ def test_more_associations_begin_with_fewer():
 
 
 def test_a_measurement_is_the_memory_that_the_command_builds():
-    found = perform(LinearCapacityProblem(dim=6).task(12, 4)).metrics
+    found = execute(LinearCapacityProblem(dim=6).task(12, 4)).metrics
     pairs, key, _ = drawn(4, 12, 6)
     built = build("maximal", key, pairs)
     score = built.memory.score(pairs)
@@ -53,7 +53,7 @@ def test_a_measurement_is_the_memory_that_the_command_builds():
 
 
 def test_too_many_are_not_stored_and_the_proof_says_so():
-    found = perform(LinearCapacityProblem(dim=6).task(40, 0)).metrics
+    found = execute(LinearCapacityProblem(dim=6).task(40, 0)).metrics
     assert found["stored"] is False
     assert found["verdict"] == "infeasible"
     assert found["certificate_residual"] < found["certificate_threshold"]
@@ -67,10 +67,10 @@ def test_what_is_neither_proved_nor_refuted_is_undecided(monkeypatch):
         details = {"verdict": "undecided", "feasible": None}  # noqa: RUF012
 
     monkeypatch.setattr(methods, "build", lambda *_, **__: Undecided)
-    assert perform(LinearCapacityProblem(dim=6).task(40, 0)).metrics["stored"] is None
+    assert execute(LinearCapacityProblem(dim=6).task(40, 0)).metrics["stored"] is None
     # Of a share less than all nothing is undecided.
     assert (
-        perform(LinearCapacityProblem(dim=6, criterion=0.99).task(40, 0)).metrics["stored"] is False
+        execute(LinearCapacityProblem(dim=6, criterion=0.99).task(40, 0)).metrics["stored"] is False
     )
 
 
@@ -78,7 +78,7 @@ def test_training_counts_the_best_check_and_stops_at_the_criterion():
     task = LinearCapacityProblem(dim=8, method="trained", criterion=0.9).task(14, 0)
     assert task.config["protocol"]["criterion"] == 0.9
     assert task.config["protocol"]["learning_rate"] == 1000
-    found = perform(task).metrics
+    found = execute(task).metrics
     assert found["stored"] is True
     assert found["best_accuracy"] >= 0.9
     assert found["steps"] < task.config["protocol"]["steps"]
@@ -95,17 +95,17 @@ def test_training_that_ends_below_the_criterion_stores_nothing():
 @pytest.mark.parametrize("outputs", [None, 3])
 @pytest.mark.parametrize("method", ["fitted", "trained"])
 def test_mlp_memories(method, outputs):
-    question = MLPCapacityProblem(dim=6, width=8, method=method, outputs=outputs)
-    task = question.task(9, 1)
+    problem = MLPCapacityProblem(dim=6, width=8, method=method, outputs=outputs)
+    task = problem.task(9, 1)
     assert task.config["outputs"] == (outputs or 9)
     if method == "trained":
         protocol = {**task.config["protocol"], "steps": 512, "checks": 16}
         found = measure_memory(**{**task.config, "protocol": protocol})
     else:
-        found = perform(task).metrics
+        found = execute(task).metrics
         assert found["stored"] is True
         assert found["accuracy_16_bits"] == 1
-    assert found["parameters"] == question.parameters == 2 * 6 * 8 + 8 * (method == "trained")
+    assert found["parameters"] == problem.parameters == 2 * 6 * 8 + 8 * (method == "trained")
 
 
 @pytest.mark.parametrize("dim", [16, 64, 256])
@@ -121,16 +121,16 @@ def test_guesses_follow_the_law_of_the_paper(dim):
 
 
 def test_the_luck_of_the_last_shape_is_in_the_guess():
-    question = LinearCapacityProblem(10)
-    assert question.expected == pytest.approx(100 * question.density)
+    problem = LinearCapacityProblem(10)
+    assert problem.expected == pytest.approx(100 * problem.density)
     for facts in (11, 37, 90):
-        assert question.search("fast", facts / question.expected).guess == facts
+        assert problem.search("fast", facts / problem.expected).guess == facts
 
 
 def test_luck_that_differs_a_little_begins_at_the_same_size():
     """The next power of the ratio: 1.15^27 = 43.5 and 1.15^28 = 50.1 are neighbors."""
-    question = LinearCapacityProblem(10, ratio=1.15)
-    guesses = {n: question.search("fast", n / question.expected).guess for n in range(41, 54)}
+    problem = LinearCapacityProblem(10, ratio=1.15)
+    guesses = {n: problem.search("fast", n / problem.expected).guess for n in range(41, 54)}
     assert {guesses[n] for n in range(41, 47)} == {44}
     assert {guesses[n] for n in range(47, 54)} == {50}
 
@@ -148,7 +148,7 @@ def test_the_smallest_shapes_can_be_searched():
 
 def test_a_failed_measurement_is_undecided():
     task = LinearCapacityProblem(4).task(3, 0)
-    record = perform(task)
+    record = execute(task)
     failed = Record(**{**record.__dict__, "metrics": None, "error": "it broke"})
     assert LinearCapacityProblem.verdict(failed).value == "undecided"
 

@@ -22,10 +22,10 @@ from factmem.experiments import (
     Store,
     Task,
     Workers,
-    perform,
+    execute,
     sweep,
 )
-from factmem.experiments.execute import failure
+from factmem.experiments.execute import failure_record
 
 ROOT = Path(__file__).parents[2]
 
@@ -64,7 +64,7 @@ class Here(Workers):
 
     def finish(self, future):
         try:
-            future.set_result(perform(self.open[future]))
+            future.set_result(execute(self.open[future]))
         except Exception as error:
             future.set_exception(error)
 
@@ -108,7 +108,7 @@ def test_everything_is_done_once_and_kept(store):
     assert [found[task.identity].metrics for task in wanted] == [
         {"doubled": 2 * number} for number in (1, 2, 3, 4, 5)
     ]
-    assert not any(record.kept for record in found.values())
+    assert not any(record.from_store for record in found.values())
     assert len(workers.submitted) == 5
     assert {record.identity for record in store.records()} == set(found)
 
@@ -126,7 +126,7 @@ def test_fresh_does_everything_again_and_replaces_it(store):
     workers = Here()
     found = sweep(lacking(tasks(1, 2)), store, workers, fresh=True)
     assert len(workers.submitted) == 2
-    assert not any(record.kept for record in found.values())
+    assert not any(record.from_store for record in found.values())
     assert all(found[name].finished > first[name].finished for name in first)
     assert store.records() == sorted(found.values(), key=lambda record: record.finished)
 
@@ -225,7 +225,7 @@ def test_a_known_task_may_still_be_called_useful(store):
 
 def test_a_failure_does_not_replace_what_succeeded(store):
     task = Task(cheap.FAIL, {"kind": "error", "seed": 0})
-    good = replace(failure(task, ValueError("x"), 1.0), error=None, metrics={"fine": True})
+    good = replace(failure_record(task, ValueError("x"), 1.0), error=None, metrics={"fine": True})
     store.put(good)
     found = sweep(lacking([task]), store, Here(), fresh=True)
     assert found[task.identity].error == "ZeroDivisionError: deep inside"
@@ -252,7 +252,7 @@ def test_the_result_of_a_process_that_was_faster_counts(store):
     workers = Here(at_once=False)
 
     def report(state):
-        store.put(perform(task))
+        store.put(execute(task))
         workers.finish_one()
 
     found = sweep(lacking([task]), store, workers, report=report)

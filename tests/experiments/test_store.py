@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factmem._core.errors import FactmemError, StoreError
-from factmem.experiments import Experiment, Record, Store, Task, default_store, perform
+from factmem.experiments import Experiment, Record, Store, Task, default_store, execute
 from factmem.experiments import store as store_module
 
 
@@ -26,7 +26,7 @@ def double(*, number, seed):
 
 def record(number=1, seed=0):
     task = Task(Experiment("double", 1, double), {"number": number, "seed": seed})
-    return perform(task)
+    return execute(task)
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from factmem.experiments import Experiment, Task, perform
+from factmem.experiments import Experiment, Task, execute
 
 
 def area(side, unit="m", seed=0):
@@ -37,7 +37,7 @@ def test_any_difference_is_another_task(other):
 def test_numbers_of_numpy_are_numbers():
     task = Task(BASE.measure, {"side": np.float32(2), "unit": "m", "seed": np.int64(3)})
     assert task.identity == BASE.identity
-    record = perform(task)
+    record = execute(task)
     assert (record.seed, type(record.seed)) == (3, int)
     assert record.config == BASE.config
 

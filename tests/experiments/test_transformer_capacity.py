@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from factmem._core.errors import FactmemError
 from factmem.cli import main
-from factmem.experiments import PaperSearch, TransformerCapacityProblem, perform
+from factmem.experiments import PaperSearch, TransformerCapacityProblem, execute
 from factmem.experiments.transformer_capacity import measure_transformer
 from factmem.facts import Vocabulary
 from factmem.training import BEST, PAPER, QUICK, step_flops
@@ -20,7 +20,7 @@ SMALL = {"dim": 12, "heads": 3, "head_dim": 4, "width": 10, "length": 8}
 SIZES = {"subjects": 6, "relations": 5, "answers": 3, "noise": 11}
 
 
-def question(**more):
+def problem(**more):
     return TransformerCapacityProblem(**{**SMALL, "answers": 3, **more})
 
 
@@ -95,7 +95,7 @@ def test_most_sizes_of_a_quick_search_are_compiled_for_at_once(scaling):
 
 def test_only_quick_training_has_room():
     for protocol in ("paper", "best", "compiled"):
-        assert "room" not in question(protocol=protocol).task(5, 0).config
+        assert "room" not in problem(protocol=protocol).task(5, 0).config
 
 
 def test_the_cost_counts_every_run_and_step():
@@ -124,7 +124,7 @@ def test_what_the_compiler_refuses_is_not_stored():
     [("s=r", 3, (10, 10, 3)), ("s=r2", 3, (10, 3, 3)), ("d=s=r", None, (10, 10, 10))],
 )
 def test_scalings(scaling, answers, sizes):
-    asked = question(scaling=scaling, answers=answers)
+    asked = problem(scaling=scaling, answers=answers)
     assert asked.sizes(10) == sizes
     assert asked.facts(10) == sizes[0] * sizes[1]
     config = asked.task(10, 5).config
@@ -135,7 +135,7 @@ def test_scalings(scaling, answers, sizes):
 
 @given(st.floats(0.0, 1e6), st.sampled_from(["s=r", "s=r2"]))
 def test_the_guess_is_the_size_with_the_nearest_facts(facts, scaling):
-    asked = question(scaling=scaling)
+    asked = problem(scaling=scaling)
 
     def far(size):
         return abs(math.log(asked.facts(size) / max(facts, 1)))
@@ -157,14 +157,14 @@ def test_guesses_for_the_shape_that_was_measured():
 
 def test_all_numbers_of_a_protocol_are_part_of_the_configuration():
     for name, protocol in (("paper", PAPER), ("best", BEST), ("quick", QUICK)):
-        training = question(protocol=name, patient=True).task(5, 0).config["training"]
+        training = problem(protocol=name, patient=True).task(5, 0).config["training"]
         assert training == {**asdict(protocol), "hopeless": ()}
-    assert question(protocol="compiled").task(5, 0).config["training"] is None
+    assert problem(protocol="compiled").task(5, 0).config["training"] is None
 
 
 def test_hopeless_training_is_ended_only_where_that_was_compared():
     def hopeless(**more):
-        return question(**more).task(5, 0).config["training"]["hopeless"]
+        return problem(**more).task(5, 0).config["training"]["hopeless"]
 
     compared = {"answers": 8, "length": 32}
     assert hopeless(**compared) == ((0.25, 0.75), (0.5, 0.93))
@@ -179,8 +179,8 @@ def test_hopeless_training_is_ended_only_where_that_was_compared():
         {"width": 0},
     ):
         assert hopeless(**{**compared, **other}) == ()
-    patient = question(**compared, patient=True)
-    assert question(**compared).task(5, 0).identity != patient.task(5, 0).identity
+    patient = problem(**compared, patient=True)
+    assert problem(**compared).task(5, 0).identity != patient.task(5, 0).identity
 
 
 def test_a_hopeless_training_ends_early():
@@ -191,19 +191,19 @@ def test_a_hopeless_training_ends_early():
 
 
 def test_all_prompts_must_be_right_where_all_are_asked_for():
-    training = question(criterion=1.0).task(5, 0).config["training"]
+    training = problem(criterion=1.0).task(5, 0).config["training"]
     # Above this on 1024 prompts means 1024 of them.
     assert 1023 / 1024 < training["criterion"] < 1
-    assert question(criterion=0.9).task(5, 0).config["training"]["criterion"] == 0.9
+    assert problem(criterion=0.9).task(5, 0).config["training"]["criterion"] == 0.9
 
 
 def test_parameters_are_counted_as_the_paper_counts():
-    assert question().parameters == 4 * 3 * 12 * 4 + 2 * 10 * 12
-    assert question(width=0).parameters == 4 * 3 * 12 * 4
+    assert problem().parameters == 4 * 3 * 12 * 4 + 2 * 10 * 12
+    assert problem(width=0).parameters == 4 * 3 * 12 * 4
 
 
 def test_the_authors_range():
-    assert question().search("paper") == PaperSearch(8, 512)
+    assert problem().search("paper") == PaperSearch(8, 512)
 
 
 def test_attention_alone_can_be_measured():
@@ -212,8 +212,8 @@ def test_attention_alone_can_be_measured():
 
 
 def test_a_task_can_be_performed_from_its_configuration():
-    task = question(protocol="compiled", criterion=1.0).task(3, 0)
-    assert perform(task).metrics["stored"] is True
+    task = problem(protocol="compiled", criterion=1.0).task(3, 0)
+    assert execute(task).metrics["stored"] is True
 
 
 @pytest.mark.parametrize(
@@ -232,4 +232,4 @@ def test_a_task_can_be_performed_from_its_configuration():
 )
 def test_what_is_no_question(wrong):
     with pytest.raises(FactmemError):
-        question(**wrong)
+        problem(**wrong)

@@ -7,7 +7,7 @@ import jax
 import pytest
 
 from factmem import memories
-from factmem.experiments import Experiment, Store, Workers, perform
+from factmem.experiments import Experiment, Store, Workers, execute
 from factmem.experiments import memory_capacity as questions
 from factmem.paper import Verdict, check_claims
 
@@ -21,7 +21,7 @@ class Here(Workers):
     def submit(self, task):
         future = Future()
         try:
-            future.set_result(perform(task))
+            future.set_result(execute(task))
         except Exception as error:
             future.set_exception(error)
         return future
@@ -77,7 +77,7 @@ def wrapped(name, change):
 
 
 def searched(monkeypatch, function):
-    """Searches for what memories store ask this function instead."""
+    """CapacitySearches for what memories store ask this function instead."""
     monkeypatch.setattr(questions, "MEASURE", Experiment(function.__name__, 1, function))
 
 

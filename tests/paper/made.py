@@ -65,8 +65,8 @@ class Asked(CapacityProblem):
 
 
 def record(task):
-    """As `perform` makes one, without asking for the versions of all libraries."""
-    measure = task.measure
+    """As `execute` makes one, without asking for the versions of all libraries."""
+    measure = task.experiment
     metrics = plain(measure.function(**task.config))
     told = (measure.name, measure.version, plain(task.config), task.seed, metrics, None)
     return Record(task.identity, *told, 0.5, {}, 1, "here", "now")

@@ -4,7 +4,7 @@ import pytest
 from tests.paper.here import checked
 
 from factmem.experiments import Experiment, Store, Task
-from factmem.experiments.measurement import MeasurementGroup, Runs, direct, kept_of
+from factmem.experiments.measurement import MeasurementGroup, IndependentTasks, unstored_tasks,complete_records
 from factmem.paper import Claim, Finding, Verdict
 from factmem.paper.claim import between
 
@@ -25,14 +25,14 @@ KEPT = Experiment("double", 1, double)
 
 
 def slow(*numbers):
-    return Runs(tuple(Task(KEPT, {"number": number, "seed": 0}) for number in numbers))
+    return IndependentTasks(tuple(Task(KEPT, {"number": number, "seed": 0}) for number in numbers))
 
 
 def a_claim(**options):
     def judge(results):
         return Finding.of([between("sum", float(sum(r["twice"] for r in results)), 0)])
 
-    given = {"measured": direct(double, [0], number=1), "judge": judge, **options}
+    given = {"measured": unstored_tasks(double, [0], number=1), "judge": judge, **options}
     return Claim("it", "It is so.", "nowhere", "by doubling", **given)
 
 
@@ -72,7 +72,7 @@ def test_fresh_ignores_the_store(store):
 
 
 def test_a_run_that_fails_leaves_no_verdict(store):
-    found = checked(a_claim(measured=direct(fail, [0])), store)
+    found = checked(a_claim(measured=unstored_tasks(fail, [0])), store)
     assert found.finding.verdict is Verdict.NOT_CHECKABLE
     assert "deep inside" in found.finding.note
     assert not found.as_expected
@@ -93,9 +93,9 @@ def test_a_number_that_is_missing_does_not_hold(store):
 
 
 def test_runs_that_failed_are_no_measurement(store):
-    flaky = Runs((Task(Experiment("fail", 1, fail), {"seed": 0}),))
+    flaky = IndependentTasks((Task(Experiment("fail", 1, fail), {"seed": 0}),))
     assert checked(a_claim(measured=flaky), store).finding.verdict is Verdict.NOT_CHECKABLE
-    assert kept_of(flaky, store) is None
+    assert complete_records(flaky, store) is None
     assert not checked(a_claim(at_length=flaky), store).at_length
     refuted = checked(a_claim(measured=flaky, refuted=True), store)
     assert not refuted.as_expected
@@ -111,7 +111,7 @@ def test_what_is_refuted_should_fail(store):
 
 
 def test_several_measurements_at_once(store):
-    both = MeasurementGroup({"a": slow(1, 2), "b": direct(double, [0, 1], number=5)})
+    both = MeasurementGroup({"a": slow(1, 2), "b": unstored_tasks(double, [0, 1], number=5)})
 
     def judge(results):
         assert [r["twice"] for r in results["a"]] == [2, 4]
@@ -121,5 +121,5 @@ def test_several_measurements_at_once(store):
     found = checked(a_claim(measured=both, judge=judge), store)
     assert found.finding.verdict is Verdict.HOLDS
     assert (found.runs, found.seeds) == (4, (0, 1))
-    assert kept_of(both, store) is None, "direct runs are never kept"
-    assert len(kept_of(both.parts["a"], store)) == 2
+    assert complete_records(both, store) is None, "direct runs are never kept"
+    assert len(complete_records(both.parts["a"], store)) == 2

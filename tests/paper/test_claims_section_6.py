@@ -42,7 +42,7 @@ def store_some(*, dim, width, facts, **_):
 
 @pytest.fixture(autouse=True)
 def quick_searches(monkeypatch):
-    """Searches for what memories store are tested with their own claims."""
+    """CapacitySearches for what memories store are tested with their own claims."""
     measure = Experiment("some", 1, store_some)
     monkeypatch.setattr(questions, "MEASURE", measure)
 

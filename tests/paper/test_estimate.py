@@ -9,18 +9,18 @@ from tests.paper.here import Here
 from tests.paper.made import known_of, record, trained_by_law
 
 from factmem.experiments import (
-    CapacityWithLimitsSearches,
+    LimitedCapacitySearches,
     Experiment,
     LinearCapacityProblem,
     MeasurementGroup,
-    Runs,
-    Searches,
+    IndependentTasks,
+    CapacitySearches,
     Store,
     Task,
     TransformerCapacityProblem,
 )
 from factmem.experiments import memory_capacity as memory_questions
-from factmem.experiments.measurement import stored_runs
+from factmem.experiments.measurement import stored_records
 from factmem.paper import Figures, PaperFigure, all_figures, estimate
 from factmem.paper.estimate import Speed, expected_seconds, measured_speed
 
@@ -87,7 +87,7 @@ OTHER = Experiment("other", 1, one)
 
 
 def runs(*numbers):
-    return Runs(tuple(Task(OTHER, {"number": number}) for number in numbers))
+    return IndependentTasks(tuple(Task(OTHER, {"number": number}) for number in numbers))
 
 
 def test_expected_time_falls_to_nothing_as_runs_become_known():
@@ -126,11 +126,11 @@ def paper(dim, protocol="paper"):
 def test_steps_of_a_transformer_worked_by_hand():
     """3.5 tries of 3 rates of 2^14 steps, of which 45 % are made, at a millisecond each."""
     steps_alone = Speed(step=1e-3, flops=math.inf, compiling=0.0)
-    found = expected_seconds(Searches([paper(32)], [64]), {}, steps_alone)
+    found = expected_seconds(CapacitySearches([paper(32)], [64]), {}, steps_alone)
     assert found == pytest.approx(3.5 * 0.45 * 3 * 2**14 * 1e-3)
     compiling_alone = Speed(step=0.0, flops=math.inf, compiling=2.0)
-    assert expected_seconds(Searches([paper(32)], [64]), {}, compiling_alone) == 3.5 * 2
-    assert expected_seconds(Searches([paper(32)], [64]), {}, FREE) == 0
+    assert expected_seconds(CapacitySearches([paper(32)], [64]), {}, compiling_alone) == 3.5 * 2
+    assert expected_seconds(CapacitySearches([paper(32)], [64]), {}, FREE) == 0
 
 
 @pytest.mark.parametrize(
@@ -144,15 +144,15 @@ def test_steps_of_a_transformer_worked_by_hand():
 )
 def test_more_seeds_and_slower_machines_take_longer(make):
     questions = make()
-    alone = expected_seconds(Searches(questions, [0]), {}, USUAL)
+    alone = expected_seconds(CapacitySearches(questions, [0]), {}, USUAL)
     assert alone > 0
-    assert expected_seconds(Searches(questions, [0, 1, 2]), {}, USUAL) == pytest.approx(3 * alone)
+    assert expected_seconds(CapacitySearches(questions, [0, 1, 2]), {}, USUAL) == pytest.approx(3 * alone)
     slower = Speed(2 * USUAL.step, USUAL.flops / 2, 2 * USUAL.compiling)
-    assert expected_seconds(Searches(questions, [0]), {}, slower) == pytest.approx(2 * alone)
+    assert expected_seconds(CapacitySearches(questions, [0]), {}, slower) == pytest.approx(2 * alone)
 
 
 def test_larger_shapes_take_longer():
-    small, large = (expected_seconds(Searches([paper(d)], [0]), {}, USUAL) for d in (16, 64))
+    small, large = (expected_seconds(CapacitySearches([paper(d)], [0]), {}, USUAL) for d in (16, 64))
     assert large > small
 
 
@@ -164,11 +164,11 @@ def test_searches_that_are_over_cost_nothing_more(dim):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(memory_questions, "MEASURE", Experiment("memory", 1, stored))
-        both = Searches(
+        both = CapacitySearches(
             [LinearCapacityProblem(dim, ratio=1.3), LinearCapacityProblem(2 * dim, ratio=1.3)], [0]
         )
-        first = Searches(both.questions[:1], [0])
-        second = Searches(both.questions[1:], [0])
+        first = CapacitySearches(both.problems[:1], [0])
+        second = CapacitySearches(both.problems[1:], [0])
         whole = expected_seconds(both, {}, USUAL)
         known = known_of(first)
         assert expected_seconds(both, known, USUAL) == pytest.approx(
@@ -180,8 +180,8 @@ def test_searches_that_are_over_cost_nothing_more(dim):
 
 def test_limits_of_embeddings_cost_what_their_searches_do(monkeypatch):
     trained_by_law(monkeypatch)
-    searches = Searches([paper(16)], [0])
-    limited = CapacityWithLimitsSearches(searches)
+    searches = CapacitySearches([paper(16)], [0])
+    limited = LimitedCapacitySearches(searches)
     assert expected_seconds(limited, {}, USUAL) == expected_seconds(searches, {}, USUAL)
     assert expected_seconds(limited, known_of(limited), USUAL) == 0
 
@@ -191,11 +191,11 @@ def test_limits_of_embeddings_cost_what_their_searches_do(monkeypatch):
 
 def test_a_search_goes_on_from_what_the_store_has(monkeypatch, tmp_path):
     trained_by_law(monkeypatch)
-    searches = Searches([paper(16), paper(32)], [0])
+    searches = CapacitySearches([paper(16), paper(32)], [0])
     known = known_of(searches)
     with Store(tmp_path / "runs.sqlite") as store:
         for each in known.values():
             store.put(each)
-        found = stored_runs(searches, store)
+        found = stored_records(searches, store)
     assert all(found[identity] == each for identity, each in known.items())
     assert expected_seconds(searches, found, USUAL) == 0

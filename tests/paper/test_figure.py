@@ -5,7 +5,7 @@ from tests.paper.here import Here
 from tests.paper.made import simple_plot
 
 from factmem._core.errors import FactmemError
-from factmem.experiments import Experiment, Runs, Store, Task, measure, perform
+from factmem.experiments import Experiment, IndependentTasks, Store, Task, measure, execute
 from factmem.experiments.execute import failure
 from factmem.paper import Figures, PaperFigure
 from factmem.plotting.plot import Line
@@ -26,7 +26,7 @@ def figure(name, *numbers):
         return simple_plot(Line(name, tuple(map(float, numbers)), twice), name=name)
 
     tasks = tuple(Task(KEPT, {"number": number}) for number in numbers)
-    return PaperFigure(name, "title", "told", Runs(tasks), plot)
+    return PaperFigure(name, "title", "told", IndependentTasks(tasks), plot)
 
 
 @pytest.fixture
@@ -45,12 +45,12 @@ def test_what_two_figures_need_is_measured_once(store):
     before = double.calls
     both = Figures([figure("a", 1, 2), figure("b", 2, 3)])
     assert len(both.pending({}).needed) == 3
-    assert both.left({}) == 4
+    assert both.remaining({}) == 4
     measure(both, store, Here())
     assert double.calls == before + 3
     known = {record.identity: record for record in store.records()}
     assert not both.pending(known).needed
-    assert both.left(known) == 0
+    assert both.remaining(known) == 0
 
 
 def test_no_figures_are_no_work(store):
@@ -61,7 +61,7 @@ def test_what_is_drawn_whole_is_not_drawn_of_a_part_or_of_failures():
     whole = figure("a", 1, 2)
     first, second = whole.measured.tasks
     with pytest.raises(FactmemError, match="figure a is drawn whole, and 1 runs are missing"):
-        whole.drawn({first.identity: perform(first)})
+        whole.drawn({first.identity: execute(first)})
     failed = failure(second, ZeroDivisionError(), 1.0)
     with pytest.raises(FactmemError, match="figure a cannot be drawn, for a run of it failed"):
-        whole.drawn({first.identity: perform(first), second.identity: failed})
+        whole.drawn({first.identity: execute(first), second.identity: failed})

@@ -22,7 +22,7 @@ def test_every_figure_of_the_paper_is_there_in_its_order(scale):
         assert isinstance(figure.measured, Measurement)
         needed = figure.measured.pending({}).needed
         assert needed
-        assert all(task.measure.kept for task in needed), "drawing it again takes seconds"
+        assert all(task.experiment.stored for task in needed), "drawing it again takes seconds"
 
 
 def test_titles_say_which_side():

@@ -75,21 +75,21 @@ def test_facts_are_what_has_the_value_of_a_law(of, facts):
 
 def test_matrices_are_trained_to_99_percent_and_proved_for_all():
     trained, best = matrix_lines((8, 16), (8,), (0, 1), "paper")
-    assert [(q.dim, q.method, q.criterion, q.ratio) for q in trained.questions] == [
+    assert [(q.dim, q.method, q.criterion, q.ratio) for q in trained.problems] == [
         (8, "trained", 0.99, 1.01),
         (16, "trained", 0.99, 1.01),
     ]
-    assert [(q.dim, q.method, q.criterion) for q in best.questions] == [(8, "maximal", 1.0)]
+    assert [(q.dim, q.method, q.criterion) for q in best.problems] == [(8, "maximal", 1.0)]
     assert (trained.counts, best.counts) == (True, False)
 
 
 @pytest.mark.parametrize(("scale", "method"), [("quick", "quick"), ("paper", "trained")])
 def test_mlps_have_a_line_for_each_width_and_one_that_is_fitted(scale, method):
     first, fourth, fitted = mlp_lines((1, 4), (8, 16), ((8, 24),), 32, (0,), scale)
-    assert [(q.dim, q.width, q.outputs) for q in first.questions] == [(8, 8, 32), (16, 16, 32)]
-    assert [(q.dim, q.width) for q in fourth.questions] == [(8, 32), (16, 64)]
-    assert {(q.method, q.criterion) for q in first.questions} == {(method, 0.99)}
-    assert [(q.method, q.width, q.criterion) for q in fitted.questions] == [("fitted", 24, 1.0)]
+    assert [(q.dim, q.width, q.outputs) for q in first.problems] == [(8, 8, 32), (16, 16, 32)]
+    assert [(q.dim, q.width) for q in fourth.problems] == [(8, 32), (16, 64)]
+    assert {(q.method, q.criterion) for q in first.problems} == {(method, 0.99)}
+    assert [(q.method, q.width, q.criterion) for q in fitted.problems] == [("fitted", 24, 1.0)]
     assert [line.counts for line in (first, fourth, fitted)] == [True, True, False]
     assert "m = d," in first.name
     assert "m = 4d," in fourth.name
@@ -98,17 +98,17 @@ def test_mlps_have_a_line_for_each_width_and_one_that_is_fitted(scale, method):
 def test_the_papers_figures_have_the_authors_sizes():
     left, right = (figure_named(name, "paper").measured.parts for name in FIGURES[:2])
     (trained, proved) = left.values()
-    assert [q.dim for q in trained.questions] == [8, 11, 16, 22, 32, 45, 64, 90, 128, 181, 256]
-    assert max(q.dim for q in proved.questions) == 64
-    assert {q.ratio for q in trained.questions} == {1.01}
+    assert [q.dim for q in trained.problems] == [8, 11, 16, 22, 32, 45, 64, 90, 128, 181, 256]
+    assert max(q.dim for q in proved.problems) == 64
+    assert {q.ratio for q in trained.problems} == {1.01}
     *widths, _ = right.values()
-    assert [{q.width // q.dim for q in line.questions} for line in widths] == [{1}, {2}, {4}, {8}]
+    assert [{q.width // q.dim for q in line.problems} for line in widths] == [{1}, {2}, {4}, {8}]
 
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_quick_figures_have_enough_sizes(name):
     trained = next(iter(figure_named(name).measured.parts.values()))
-    sizes = [q.dim**2 for q in trained.questions]
+    sizes = [q.dim**2 for q in trained.problems]
     assert len(set(sizes)) >= 4
     assert max(sizes) >= 8 * min(sizes)
 

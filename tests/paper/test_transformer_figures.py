@@ -71,13 +71,13 @@ def test_the_paper_has_all_shapes_that_its_picture_has_room_for(name):
     for line, (told, part) in zip(PAPER_LINES[name], lines.items(), strict=True):
         assert told == f"α = {line.attention:g}, β = {line.mlp:g}"
         assert list(part.searches.seeds) == [64]
-        dims = [question.dim for question in part.searches.questions]
-        shaped = [dim for dim in authors if line.question(dim, "paper") is not None]
+        dims = [question.dim for question in part.searches.problems]
+        shaped = [dim for dim in authors if line.problem(dim, "paper") is not None]
         assert dims == shaped[: len(dims)], "what is left out is the largest"
-        assert all(question.expected <= 11_000 for question in part.searches.questions)
-        left_out = [line.question(dim, "paper") for dim in shaped[len(dims) :]]
+        assert all(question.expected <= 11_000 for question in part.searches.problems)
+        left_out = [line.problem(dim, "paper") for dim in shaped[len(dims) :]]
         assert all(question.expected > 11_000 for question in left_out)
-        assert {question.protocol for question in part.searches.questions} == {"paper"}
+        assert {question.protocol for question in part.searches.problems} == {"paper"}
 
 
 TABLES = {"4-left": "S = R and D = 8", "8": "S = R² and D = 8", "9": "D = S = R"}
@@ -99,10 +99,10 @@ def test_at_paper_scale_small_shapes_come_first_on_all_lines(monkeypatch, name):
     trained_by_law(monkeypatch)
     measured = figure_named(name, "paper").measured
     first, *others = trained(name, "paper").values()
-    smallest = first.searches.questions[0].dim
+    smallest = first.searches.problems[0].dim
     known = {i: r for i, r in known_of(first).items() if r.config["dim"] == smallest}
     dims = [task.config["dim"] for task in measured.pending(known).needed]
     assert dims == sorted(dims)
-    waiting = sum(part.searches.questions[0].dim == smallest for part in others)
+    waiting = sum(part.searches.problems[0].dim == smallest for part in others)
     assert dims.count(smallest) >= waiting > 1, "every other line has its smallest first"
     assert max(dims) > smallest, "the first line goes on to its next, after them"

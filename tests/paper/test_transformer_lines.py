@@ -20,7 +20,7 @@ HEADS = st.sampled_from([1, 4, 8, 16])
 
 @given(SHARES, SHARES, HEADS, st.integers(1, 300))
 def test_head_and_mlp_dimensions_are_rounded_down(attention, mlp, heads, dim):
-    question = TransformerLine(attention, mlp, heads).question(dim, "paper")
+    question = TransformerLine(attention, mlp, heads).problem(dim, "paper")
     head_dim = Fraction(attention) * dim // heads
     width = Fraction(mlp) * dim // 1
     if head_dim == 0 or width == 0:
@@ -33,16 +33,16 @@ def test_head_and_mlp_dimensions_are_rounded_down(attention, mlp, heads, dim):
 @given(SHARES, SHARES, HEADS, st.integers(1, 4))
 def test_parameters_are_those_of_the_shares_where_nothing_is_rounded(attention, mlp, heads, times):
     dim = 64 * times  # 4·16 divides it
-    question = TransformerLine(attention, mlp, heads).question(dim, "paper")
+    question = TransformerLine(attention, mlp, heads).problem(dim, "paper")
     assert question.parameters == (4 * attention + 2 * mlp) * dim**2
 
 
 def test_a_small_shape_worked_by_hand():
     # d_h = ⌊12/8⌋ = 1 and m = ⌊3⌋ = 3: 4·8·12·1 + 2·3·12
-    question = TransformerLine(1.0, 0.25).question(12, "quick", 1.3)
+    question = TransformerLine(1.0, 0.25).problem(12, "quick", 1.3)
     assert (question.head_dim, question.width, question.parameters) == (1, 3, 456)
     assert (question.protocol, question.criterion, question.ratio) == ("quick", 0.99, 1.3)
-    assert TransformerLine(1.0, 0.25).question(12, "compiled").criterion == 1.0
+    assert TransformerLine(1.0, 0.25).problem(12, "compiled").criterion == 1.0
 
 
 def test_answers_grow_only_where_the_scaling_says_so():
@@ -51,18 +51,18 @@ def test_answers_grow_only_where_the_scaling_says_so():
         ("s=r2", 9, (9, 3, 8)),
         ("d=s=r", 9, (9, 9, 9)),
     ):
-        question = TransformerLine(1.0, 1.0, scaling=scaling).question(16, "quick")
+        question = TransformerLine(1.0, 1.0, scaling=scaling).problem(16, "quick")
         assert question.sizes(size) == expected
 
 
 def test_questions_leave_out_what_has_no_shape():
     line = TransformerLine(0.25, 1.0)
-    assert [question.dim for question in line.questions((8, 31, 32, 64), "paper")] == [32, 64]
+    assert [question.dim for question in line.problems((8, 31, 32, 64), "paper")] == [32, 64]
 
 
 @pytest.mark.parametrize("name", QUICK_LINES)
 def test_quick_lines_have_enough_sizes_over_a_wide_enough_range(name):
-    questions = QUICK_LINES[name].questions(QUICK_DIMS[name], "quick", QUICK_RATIO)
+    questions = QUICK_LINES[name].problems(QUICK_DIMS[name], "quick", QUICK_RATIO)
     sizes = {question.parameters for question in questions}
     assert len(sizes) == len(QUICK_DIMS[name])
     # At d = 8 embeddings are the limit: the others carry the law.

@@ -43,7 +43,7 @@ class Unmeasured:
     def result(self, known, /):
         return None
 
-    def left(self, known, /):
+    def remaining(self, known, /):
         return 0
 
 

@@ -5,7 +5,7 @@ from tests.paper.here import Here
 from tests.paper.made import simple_plot
 from tests.report import made
 
-from factmem.experiments import Experiment, Runs, Store, Task
+from factmem.experiments import Experiment, IndependentTasks, Store, Task
 from factmem.paper import Claim, Finding, PaperFigure, Verdict
 from factmem.paper.claim import between
 from factmem.paper.figure_2 import figure_2
@@ -41,7 +41,7 @@ def test_facts_per_parameter_are_the_median_of_what_embeddings_do_not_limit():
     slopes = (slope(value=0.9), slope("trained, sizes that embeddings do not limit", 1.02),
               slope("compiled", 2.0, counts=False))  # fmt: skip
     (number,) = key_numbers([scaling(ROWS, *slopes)])
-    assert number.question == "How many?"
+    assert number.problem == "How many?"
     assert number.value == "0.15 facts per parameter"
     assert "to the power 1.02 (0.92 to 1.12). Figure 4, left." in number.told
 
@@ -77,7 +77,7 @@ def test_where_facts_are_is_the_share_of_the_smallest_shape_that_stores_them():
             )
         ]
     )
-    assert (number.question, number.value) == ("Where?", "50 % in the MLP")
+    assert (number.problem, number.value) == ("Where?", "50 % in the MLP")
     assert "has 200 parameters" in number.told
     assert key_numbers([shapes([1, 1, 0, 100, 20, 120, 0.98])]) == ()
 
@@ -92,7 +92,7 @@ def test_when_facts_are_learned_is_the_share_of_hallucination():
     spans = (Span("initialization", 0.0, 1000.0), Span("hallucination", 1000.0, 5000.0))
     last = Span("convergence", 5000.0, 8000.0)
     (number,) = key_numbers([stages(*spans, last)])
-    assert (number.question, number.value) == ("When?", "80 % of the time")
+    assert (number.problem, number.value) == ("When?", "80 % of the time")
     assert "Of the 5,000 steps" in number.told
     assert key_numbers([stages()]) == ()
     assert key_numbers([stages(*spans)]) == ()
@@ -106,7 +106,7 @@ def test_numbers_come_in_one_order_and_other_figures_have_none():
         simple_plot(name="7"),
         scaling(ROWS, slope()),
     ]
-    assert [n.question for n in key_numbers(plots)] == ["How many?", "Where?", "When?"]
+    assert [n.problem for n in key_numbers(plots)] == ["How many?", "Where?", "When?"]
     assert key_numbers([]) == key_numbers([simple_plot(name="7")]) == ()
 
 
@@ -123,7 +123,7 @@ KEPT = Experiment("double", 1, double)
 
 
 def tasks(*numbers):
-    return Runs(tuple(Task(KEPT, {"number": number}) for number in numbers))
+    return IndependentTasks(tuple(Task(KEPT, {"number": number}) for number in numbers))
 
 
 def doubled(name, *numbers):

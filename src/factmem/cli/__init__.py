@@ -10,7 +10,7 @@ __all__ = ["main", "run"]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs one command line and gives its exit code; `factmem.cli.app` says which there are."""
+    """IndependentTasks one command line and gives its exit code; `factmem.cli.app` says which there are."""
     try:
         from factmem.cli import app
     except KeyboardInterrupt:

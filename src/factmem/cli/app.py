@@ -54,7 +54,7 @@ app.command(runs)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs one command line and gives its exit code.
+    """IndependentTasks one command line and gives its exit code.
 
     0: done. 1: it ran, and what was asked does not hold. 2: bad input, one line on stderr.
     130: interrupted; what was finished is kept. 70: a fault of factmem itself, with its traceback.

@@ -142,7 +142,7 @@ def transformer(
         raise FactmemError("--scaling d=s=r has its own --answers: give one of them")
     from factmem.experiments import TransformerCapacityProblem
 
-    question = TransformerCapacityProblem(
+    problem = TransformerCapacityProblem(
         dim,
         heads,
         head_dim,
@@ -155,7 +155,7 @@ def transformer(
         length,
         patient,
     )
-    return _answer(question, "S", searching, output)
+    return _answer(problem, "S", searching, output)
 
 
 def _check(searching: Searching, **sizes: int | None) -> None:
@@ -180,7 +180,7 @@ def _criterion(searching: Searching, trained: bool) -> float:
 
 
 def _answer(
-    question: "CapacityProblem", symbol: str, searching: Searching, output: Output
+    problem: "CapacityProblem", symbol: str, searching: Searching, output: Output
 ) -> Answer:
     from factmem.experiments import Store, find_capacity
 
@@ -191,7 +191,7 @@ def _answer(
         progress(output, "capacity", total=1, unit="probe") as report,
     ):
         found = find_capacity(
-            question,
+            problem,
             range(searching.seed, searching.seed + searching.seeds),
             store,
             workers,
@@ -201,7 +201,7 @@ def _answer(
         )
         where = str(store.path)
     data = _data(found, searching, where, time.monotonic() - start)
-    title = f"capacity of {question.parameters:,} parameters"
+    title = f"capacity of {problem.parameters:,} parameters"
     return Answer(data, lambda: shown(title, _labels(symbol), data, _notes(data)), output)
 
 
@@ -224,22 +224,22 @@ def _told(bracket: "Bracket", symbol: str) -> str:
 
 
 def _data(found: "Capacity", searching: Searching, store: str, seconds: float) -> dict[str, Any]:
-    question, median = found.question, found.median
+    problem, median = found.problem, found.median
     records = [record for seed in found.seeds for record in seed.probes.values()]
     return {
-        **asdict(question),  # pyright: ignore[reportArgumentType]
+        **asdict(problem),  # pyright: ignore[reportArgumentType]
         "search": searching.search,
         "embeddings": "given",
-        "parameters": question.parameters,
+        "parameters": problem.parameters,
         "facts": found.facts,
-        "facts_per_parameter": found.facts / question.parameters,
+        "facts_per_parameter": found.facts / problem.parameters,
         "lower": median.bracket.lower,
         "upper": median.bracket.upper,
         **_margins(median),
-        "seeds": [_seed(seed, question) for seed in found.seeds],
+        "seeds": [_seed(seed, problem) for seed in found.seeds],
         "probes": len(records),
-        "probes_read": sum(record.kept for record in records),
-        "probes_run": sum(not record.kept for record in records),
+        "probes_read": sum(record.from_store for record in records),
+        "probes_run": sum(not record.from_store for record in records),
         "store": store,
         "seconds": seconds,
     }
@@ -250,22 +250,22 @@ def _margins(seed: "SeedCapacity") -> dict[str, Any]:
     return {name: metrics.get(name) for name in ("accuracy", "min_margin", "relative_margin")}
 
 
-def _seed(seed: "SeedCapacity", question: "CapacityProblem") -> dict[str, Any]:
+def _seed(seed: "SeedCapacity", problem: "CapacityProblem") -> dict[str, Any]:
     lower = seed.bracket.lower
     return {
         "seed": seed.seed,
         "lower": lower,
         "upper": seed.bracket.upper,
         "undecided": seed.bracket.undecided,
-        "facts": 0 if lower is None else question.facts(lower),
+        "facts": 0 if lower is None else problem.facts(lower),
         "outcome": seed.outcome.value,
         **_margins(seed),
         "probes": [
             {
                 "size": size,
                 "run": record.identity[:12],
-                "verdict": question.verdict(record).value,
-                "source": "read" if record.kept else "run",
+                "verdict": problem.verdict(record).value,
+                "source": "read" if record.from_store else "run",
                 "seconds": record.seconds,
                 "error": record.error,
             }
@@ -283,7 +283,7 @@ def _notes(data: dict[str, Any]) -> list[str]:
     ]
     failed = [probe for seed in seeds for probe in seed["probes"] if probe["error"] is not None]
     notes += [f"Run {probe['run']} failed: {probe['error']}" for probe in failed]
-    return [*notes, f"Runs are kept in {data['store']}; factmem runs lists them."]
+    return [*notes, f"IndependentTasks are kept in {data['store']}; factmem runs lists them."]
 
 
 def _or_none(size: int | None) -> str:

@@ -85,11 +85,11 @@ def figure(
 def _stored(chosen: "PaperFigure", measuring: Measuring, _: Output) -> tuple["Plot", int]:
     """What a store has of a figure, and about how many runs are missing."""
     from factmem.experiments import Store
-    from factmem.experiments.measurement import stored_runs
+    from factmem.experiments.measurement import stored_records
 
     with Store(store_path(measuring.store)) as store:
-        known = stored_runs(chosen.measured, store)
-    return chosen.drawn(known), chosen.measured.left(known)
+        known = stored_records(chosen.measured, store)
+    return chosen.drawn(known), chosen.measured.remaining(known)
 
 
 def _measured(chosen: "PaperFigure", measuring: Measuring, output: Output) -> tuple["Plot", int]:
@@ -147,10 +147,10 @@ def check_patience(
     """
     if measuring.scale == "quick" or measuring.yes:
         return
-    from factmem.experiments.measurement import stored_runs
+    from factmem.experiments.measurement import stored_records
     from factmem.paper.estimate import expected_seconds, measured_speed
 
-    known = {} if measuring.fresh else stored_runs(measured, store)
+    known = {} if measuring.fresh else stored_records(measured, store)
     if not measured.pending(known).needed:
         return
     many = max(1, workers.free())

@@ -112,7 +112,7 @@ def _table(records: "list[Record]", path: str) -> "RenderableType":
                 Text(visible(text, 160))
                 for text in (
                     record.identity[:12],
-                    record.measure,
+                    record.experiment,
                     "" if record.seed is None else str(record.seed),
                     _short(record.config),
                     _found(record),

@@ -7,8 +7,8 @@ from itertools import islice
 
 from factmem._core.errors import FactmemError
 from factmem.experiments.capacity_problem import CapacityProblem, SearchName
-from factmem.experiments.scheduler import Known, PendingTasks, State, sweep
-from factmem.experiments.search import Bracket, Outcome, Search, SearchTrace, Verdict, ahead, walk
+from factmem.experiments.scheduler import Records, PendingTasks, SweepState, sweep
+from factmem.experiments.search import Bracket, Outcome, Search, SearchTrace, Verdict, ahead, trace_search
 from factmem.experiments.store import Record, Store
 from factmem.experiments.task import Task
 from factmem.experiments.workers import Workers
@@ -16,7 +16,7 @@ from factmem.experiments.workers import Workers
 __all__ = [
     "Capacity",
     "Progress",
-    "Searches",
+    "CapacitySearches",
     "SeedCapacity",
     "find_capacities",
     "find_capacity",
@@ -57,11 +57,11 @@ class Capacity:
     """What a shape stores.
 
     Args:
-        question: which was asked.
+        problem: which was asked.
         seeds: the answer for each seed.
     """
 
-    question: CapacityProblem
+    problem: CapacityProblem
     seeds: tuple[SeedCapacity, ...]
 
     @property
@@ -74,7 +74,7 @@ class Capacity:
     def facts(self) -> int:
         """That the median seed stores; 0 if nothing that was tried is stored."""
         lower = self.median.bracket.lower
-        return 0 if lower is None else self.question.facts(lower)
+        return 0 if lower is None else self.problem.facts(lower)
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Progress:
         done: measurements that are there.
         running: those that are being made.
         left: about how many will be needed yet.
-        brackets: of each seed of the question that is worked on.
+        brackets: of each seed of the problem that is worked on.
     """
 
     done: int
@@ -95,7 +95,7 @@ class Progress:
 
 
 def find_capacity(
-    question: CapacityProblem,
+    problem: CapacityProblem,
     seeds: Sequence[int],
     store: Store,
     workers: Workers,
@@ -107,7 +107,7 @@ def find_capacity(
     """How many facts a shape stores.
 
     Args:
-        question: the shape, and what storing means.
+        problem: the shape, and what storing means.
         seeds: each has a search of its own.
         store: what is in it is not measured again; what is measured is kept in it.
         workers: who measures.
@@ -121,13 +121,13 @@ def find_capacity(
     docs/runs.md has an example.
     """
     (found,) = find_capacities(
-        [question], seeds, store, workers, search=search, fresh=fresh, report=report
+        [problem], seeds, store, workers, search=search, fresh=fresh, report=report
     )
     return found
 
 
 def find_capacities(
-    questions: Sequence[CapacityProblem],
+    problems: Sequence[CapacityProblem],
     seeds: Sequence[int],
     store: Store,
     workers: Workers,
@@ -141,7 +141,7 @@ def find_capacities(
     For every seed the shapes are searched in their order, each from as many times the expected
     facts as the last one stored. See `find_capacity` for the arguments.
     """
-    searches = Searches(questions, seeds, search)
+    searches = CapacitySearches(problems, seeds, search)
     known = sweep(
         searches.pending,
         store,
@@ -154,9 +154,9 @@ def find_capacities(
 
 @dataclass(frozen=True)
 class _Search:
-    """One seed's search for one question, as far as it is."""
+    """One seed's search for one problem, as far as it is."""
 
-    question: CapacityProblem
+    problem: CapacityProblem
     seed: int
     search: Search
     task: Callable[[int], Task]
@@ -165,83 +165,83 @@ class _Search:
     @classmethod
     def at(
         cls,
-        question: CapacityProblem,
+        problem: CapacityProblem,
         seed: int,
         search: Search,
         task: Callable[[int], Task],
-        known: Known,
+        known: Records,
     ) -> "_Search":
         def verdict(size: int) -> Verdict | None:
             record = known.get(task(size).identity)
-            return None if record is None else question.verdict(record)
+            return None if record is None else problem.verdict(record)
 
-        return cls(question, seed, search, task, walk(search, verdict))
+        return cls(problem, seed, search, task, trace_search(search, verdict))
 
     @property
     def warm_start_ratio(self) -> float | None:
         """How many times as many facts are stored as was to be expected."""
-        lower, expected = self.walk.bracket.lower, self.question.expected
-        return None if lower is None else self.question.facts(lower) / expected
+        lower, expected = self.trace.bracket.lower, self.problem.expected
+        return None if lower is None else self.problem.facts(lower) / expected
 
     @property
     def left(self) -> int:
         """About how many sizes will be tried yet."""
-        return self.search.most_left(self.walk.bracket)
+        return self.search.most_left(self.trace.bracket)
 
     def next(self) -> Iterator[Task]:
         """The measurement that it waits for, and then those that it may wait for next."""
-        for size in ahead(self.search, self.walk.bracket):
+        for size in ahead(self.search, self.trace.bracket):
             yield self.task(size)
 
-    def result(self, known: Known) -> SeedCapacity:
+    def result(self, known: Records) -> SeedCapacity:
         """The answer, once it is over."""
-        assert self.walk.lacks is None, "it is over"
-        tasks = [self.task(size) for size in self.walk.sizes]
+        assert self.trace.next_size is None, "it is over"
+        tasks = [self.task(size) for size in self.trace.sizes]
         return SeedCapacity(
             self.seed,
-            self.walk.bracket,
-            self.search.outcome(self.walk.bracket),
-            {size: known[task.identity] for size, task in zip(self.walk.sizes, tasks, strict=True)},
+            self.trace.bracket,
+            self.search.outcome(self.trace.bracket),
+            {size: known[task.identity] for size, task in zip(self.trace.sizes, tasks, strict=True)},
         )
 
 
-class Searches:
+class CapacitySearches:
     """All searches, as far as they are once some results are known; see `find_capacities`."""
 
     def __init__(
         self,
-        questions: Sequence[CapacityProblem],
+        problems: Sequence[CapacityProblem],
         seeds: Sequence[int],
         search: SearchName = "fast",
     ) -> None:
         if not seeds or len(set(seeds)) != len(seeds):
             raise FactmemError("a search has at least one seed, and each once")
-        self.questions, self.seeds = questions, seeds
+        self.problems, self.seeds = problems, seeds
         # The more seeds there are, the less do idle cores have to guess.
         self.ahead = max(1, min(_AHEAD, _MOST_AHEAD // len(seeds)))
         self.search: SearchName = search
         # Asked for after every result: made once, for the identity of a task takes a millisecond.
         self._tasks: dict[tuple[CapacityProblem, int, int], Task] = {}
 
-    def task(self, question: CapacityProblem, seed: int, size: int) -> Task:
+    def task(self, problem: CapacityProblem, seed: int, size: int) -> Task:
         """The measurement of a size."""
-        key = (question, seed, size)
+        key = (problem, seed, size)
         if key not in self._tasks:
-            self._tasks[key] = question.task(size, seed)
+            self._tasks[key] = problem.task(size, seed)
         return self._tasks[key]
 
-    def of_seed(self, seed: int, known: Known) -> list[_Search]:
+    def of_seed(self, seed: int, known: Records) -> list[_Search]:
         """A seed's searches, up to the first that is not over."""
         found: list[_Search] = []
-        for question in self.questions:
-            search = question.search(self.search, found[-1].warm_start_ratio if found else None)
-            task = partial(self.task, question, seed)
-            found.append(_Search.at(question, seed, search, task, known))
-            if found[-1].walk.lacks is not None:
+        for problem in self.problems:
+            search = problem.search(self.search, found[-1].warm_start_ratio if found else None)
+            task = partial(self.task, problem, seed)
+            found.append(_Search.at(problem, seed, search, task, known))
+            if found[-1].trace.next_size is not None:
                 break
         return found
 
-    def pending(self, known: Known) -> PendingTasks:
+    def pending(self, known: Records) -> PendingTasks:
         """What every search lacks, and what it may lack next: in turns, so that all go on."""
         current = [self.of_seed(seed, known)[-1] for seed in self.seeds]
         rows = [[*islice(search.next(), self.ahead)] for search in current]
@@ -249,31 +249,31 @@ class Searches:
         missing = [task for turn in turns[1:] for task in turn if task.identity not in known]
         return PendingTasks(turns[0], missing)
 
-    def result(self, known: Known) -> list[Capacity]:
-        """The answers to all questions, or to the first ones, as far as every seed has come."""
+    def result(self, known: Records) -> list[Capacity]:
+        """The answers to all problems, or to the first ones, as far as every seed has come."""
         of_seeds = [
-            [search for search in self.of_seed(seed, known) if search.walk.lacks is None]
+            [search for search in self.of_seed(seed, known) if search.trace.next_size is None]
             for seed in self.seeds
         ]
         return [
-            Capacity(searches[0].question, tuple(search.result(known) for search in searches))
+            Capacity(searches[0].problem, tuple(search.result(known) for search in searches))
             for searches in zip(*of_seeds, strict=False)
         ]
 
-    def progress(self, state: State) -> Progress:
+    def progress(self, state: SweepState) -> Progress:
         """How far all searches are together."""
         found = [self.of_seed(seed, state.known) for seed in self.seeds]
         return Progress(
             done=len(state.known),
             running=state.running,
             left=max(self._left(found), state.running),
-            brackets=tuple(searches[-1].walk.bracket for searches in found),
+            brackets=tuple(searches[-1].trace.bracket for searches in found),
         )
 
-    def left(self, known: Known) -> int:
+    def remaining(self, known: Records) -> int:
         """About how many sizes will be tried yet."""
         return self._left([self.of_seed(seed, known) for seed in self.seeds])
 
     def _left(self, found: Sequence[Sequence[_Search]]) -> int:
-        later = sum(len(self.questions) - len(searches) for searches in found)
+        later = sum(len(self.problems) - len(searches) for searches in found)
         return sum(searches[-1].left for searches in found) + _USUAL_PROBES * later

@@ -5,7 +5,7 @@ from concurrent.futures import CancelledError, Future
 from typing import Any
 
 from factmem._core.errors import FactmemError, visible
-from factmem.experiments.execute import serve
+from factmem.experiments.execute import execute_in_worker
 from factmem.experiments.store import Record
 from factmem.experiments.task import Task
 from factmem.experiments.workers import Workers
@@ -80,7 +80,7 @@ class ClusterWorkers(Workers):
 
     def submit(self, task: Task) -> Future[Record]:
         """Gives a task to the scheduler."""
-        future = self._executor.submit(serve, task)
+        future = self._executor.submit(execute_in_worker, task)
         self._running.add(future)
         return future
 

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from factmem.experiments.capacity import Capacity, Searches
-from factmem.experiments.scheduler import Known, PendingTasks
+from factmem.experiments.capacity import Capacity, CapacitySearches
+from factmem.experiments.scheduler import Records, PendingTasks
 from factmem.experiments.task import Experiment, Task
 
-__all__ = ["CapacityWithLimits", "CapacityWithLimitsSearches", "measure_decodable"]
+__all__ = ["CapacityWithLimits", "LimitedCapacitySearches", "measure_decodable"]
 
 
 def measure_decodable(
@@ -63,40 +63,40 @@ class CapacityWithLimits:
     def limited(self, place: int) -> bool:
         """Whether with most seeds no model at all could store the first size that was not."""
         capacity = self.capacities[place]
-        criterion = getattr(capacity.question, "criterion", 1.0)
+        criterion = getattr(capacity.problem, "criterion", 1.0)
         kept = [self.possible.get((place, seed.seed), 1.0) < criterion for seed in capacity.seeds]
         return sum(kept) > len(kept) / 2
 
 
-class CapacityWithLimitsSearches:
-    """Searches of trained transformers, and then what their embeddings allow."""
+class LimitedCapacitySearches:
+    """CapacitySearches of trained transformers, and then what their embeddings allow."""
 
-    def __init__(self, searches: Searches) -> None:
+    def __init__(self, searches: CapacitySearches) -> None:
         self.searches = searches
         self._made: dict[tuple[int, int, int], Task] = {}
 
-    def pending(self, known: Known) -> PendingTasks:
+    def pending(self, known: Records) -> PendingTasks:
         """What searches lack, and what embeddings allow where searches are over."""
         searched = self.searches.pending(known)
         tasks = self._tasks(known).values()
         allowed = [task for task in tasks if task.identity not in known]
         return PendingTasks([*allowed, *searched.needed], searched.useful)
 
-    def left(self, known: Known) -> int:
+    def remaining(self, known: Records) -> int:
         """About how many measurements are still to be made."""
         searches, tasks = self.searches, self._tasks(known).values()
         missing = sum(task.identity not in known for task in tasks)
-        later = len(searches.questions) - len(searches.result(known))
-        return searches.left(known) + missing + later * len(searches.seeds)
+        later = len(searches.problems) - len(searches.result(known))
+        return searches.remaining(known) + missing + later * len(searches.seeds)
 
-    def result(self, known: Known) -> CapacityWithLimits:
+    def result(self, known: Records) -> CapacityWithLimits:
         """Of all shapes, or of those whose searches are over."""
         records = {place: known.get(task.identity) for place, task in self._tasks(known).items()}
         shares = {place: record.metrics or {} for place, record in records.items() if record}
         possible = {place: share.get("facts", 1.0) for place, share in shares.items()}
         return CapacityWithLimits(self.searches.result(known), possible)
 
-    def _tasks(self, known: Known) -> dict[tuple[int, int], Task]:
+    def _tasks(self, known: Records) -> dict[tuple[int, int], Task]:
         found = {}
         for place, capacity in enumerate(self.searches.result(known)):
             for seed in capacity.seeds:
@@ -108,7 +108,7 @@ class CapacityWithLimitsSearches:
         """Made once, as those of searches are."""
         key = (place, seed, size)
         if key not in self._made:
-            config = self.searches.task(self.searches.questions[place], seed, size).config
+            config = self.searches.task(self.searches.problems[place], seed, size).config
             names = ("dim", "subjects", "relations", "answers", "noise", "seed")
             self._made[key] = Task(MEASURE, {name: config[name] for name in names})
         return self._made[key]

@@ -16,14 +16,14 @@ from factmem.experiments.compilation_cache import Memory
 from factmem.experiments.store import Record
 from factmem.experiments.task import Task
 
-__all__ = ["failure", "perform", "serve"]
+__all__ = ["failure_record", "execute", "execute_in_worker"]
 
 _LONGEST_ERROR = 1000
 _MEMORY = Memory()
 _LIBRARIES = ("factmem", "jax", "jaxlib", "equinox", "optax", "numpy", "scipy")
 
 
-def perform(task: Task) -> Record:
+def execute(task: Task) -> Record:
     """Measures, and gives the record of it.
 
     With one thread, unless jax runs already: then results do not depend on how many cores a
@@ -32,18 +32,18 @@ def perform(task: Task) -> Record:
     with suppress(FactmemError):
         one_thread()
     start = time.monotonic()
-    metrics = task.measure.function(**task.config)
+    metrics = task.experiment.function(**task.config)
     return _record(task, time.monotonic() - start, metrics=plain(metrics))
 
 
-def serve(task: Task) -> Record:
-    """As `perform`, in a process that does nothing else, and must not grow without end."""
-    record = perform(task)
+def execute_in_worker(task: Task) -> Record:
+    """As `execute`, in a process that does nothing else, and must not grow without end."""
+    record = execute(task)
     _MEMORY.trim()
     return record
 
 
-def failure(task: Task, error: BaseException, seconds: float) -> Record:
+def failure_record(task: Task, error: BaseException, seconds: float) -> Record:
     """The record of a task that could not be done, by whoever waited for it."""
     told = visible(f"{type(error).__name__}: {error}".strip(), _LONGEST_ERROR)
     return _record(task, seconds, error=told)
@@ -57,8 +57,8 @@ def _record(
 ) -> Record:
     return Record(
         identity=task.identity,
-        measure=task.measure.name,
-        version=task.measure.version,
+        measure=task.experiment.name,
+        version=task.experiment.version,
         config=plain(task.config),
         seed=task.seed,
         metrics=metrics,

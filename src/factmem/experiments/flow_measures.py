@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from factmem.dynamics.flow import Flow
-from factmem.dynamics.questions import Population
+from factmem.dynamics.problems import Population
 from factmem.dynamics.rates import escape_rates
 from factmem.dynamics.stages import Plateau, find_stages
 from factmem.experiments.flow_spec import FlowSpec

@@ -13,7 +13,7 @@ from factmem._core.progress import Report
 from factmem.dynamics.descent import Descent, descend
 from factmem.dynamics.flow import Flow, gradient_flow
 from factmem.dynamics.linear_attention import LinearAttention
-from factmem.dynamics.questions import Population, PromptSample
+from factmem.dynamics.problems import Population, PromptSample
 from factmem.dynamics.softmax_head import SoftmaxHead
 from factmem.facts import FactTable, PromptDistribution
 

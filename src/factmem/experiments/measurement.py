@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from factmem.experiments.scheduler import Known, PendingTasks, State, look_up, sweep
+from factmem.experiments.scheduler import Records, PendingTasks, SweepState, read_stored, sweep
 from factmem.experiments.store import Record, Store
 from factmem.experiments.task import Experiment, Task
 from factmem.experiments.workers import Workers
@@ -13,11 +13,11 @@ __all__ = [
     "Measurement",
     "MeasurementGroup",
     "Progress",
-    "Runs",
+    "IndependentTasks",
     "direct",
-    "kept_of",
+    "complete_records",
     "measure",
-    "stored_runs",
+    "stored_records",
 ]
 
 
@@ -25,35 +25,35 @@ __all__ = [
 class Measurement(Protocol):
     """Tasks, of which some may depend on the results of others, and what they come to."""
 
-    def pending(self, known: Known, /) -> PendingTasks:
+    def pending(self, known: Records, /) -> PendingTasks:
         """What is still to be done, given what is known."""
         ...
 
-    def result(self, known: Known, /) -> Any:
+    def result(self, known: Records, /) -> Any:
         """What was measured: all of it once nothing is wanted any more, a part of it before."""
         ...
 
-    def left(self, known: Known, /) -> int:
+    def remaining(self, known: Records, /) -> int:
         """About how many tasks are still to be done."""
         ...
 
 
 @dataclass(frozen=True)
-class Runs:
+class IndependentTasks:
     """Tasks that do not depend on each other; the result is the list of what they measured."""
 
     tasks: tuple[Task, ...]
 
-    def pending(self, known: Known) -> PendingTasks:
+    def pending(self, known: Records) -> PendingTasks:
         """Those that are missing."""
         return PendingTasks([task for task in self.tasks if task.identity not in known])
 
-    def result(self, known: Known) -> list[Mapping[str, Any]]:
+    def result(self, known: Records) -> list[Mapping[str, Any]]:
         """The metrics of each task, in their order; none of those that failed or are missing."""
         records = [known.get(task.identity) for task in self.tasks]
         return [{} if record is None else record.metrics or {} for record in records]
 
-    def left(self, known: Known) -> int:
+    def remaining(self, known: Records) -> int:
         """How many are missing."""
         return len(self.pending(known).needed)
 
@@ -71,36 +71,36 @@ class MeasurementGroup:
     parts: Mapping[str, Measurement]
     order: Callable[[Task], float] | None = None
 
-    def pending(self, known: Known) -> PendingTasks:
+    def pending(self, known: Records) -> PendingTasks:
         """What any of them lacks."""
         wanted = PendingTasks.of_all([part.pending(known) for part in self.parts.values()])
         if self.order is None:
             return wanted
         return PendingTasks(sorted(wanted.needed, key=self.order), wanted.useful)
 
-    def result(self, known: Known) -> dict[str, Any]:
+    def result(self, known: Records) -> dict[str, Any]:
         """The result of each."""
         return {name: part.result(known) for name, part in self.parts.items()}
 
-    def left(self, known: Known) -> int:
+    def remaining(self, known: Records) -> int:
         """Of all of them; tasks that several wait for are counted once by each."""
-        return sum(part.left(known) for part in self.parts.values())
+        return sum(part.remaining(known) for part in self.parts.values())
 
 
-def direct(function: Callable[..., Mapping[str, Any]], seeds: Sequence[int], **config: Any) -> Runs:
+def unstored_tasks(function: Callable[..., Mapping[str, Any]], seeds: Sequence[int], **config: Any) -> IndependentTasks:
     """One run a seed of a function that checks the code that is here: never read from a store."""
     measure = Experiment(function.__name__, 1, function, kept=False)
-    return Runs(tuple(Task(measure, {**config, "seed": seed}) for seed in seeds))
+    return IndependentTasks(tuple(Task(measure, {**config, "seed": seed}) for seed in seeds))
 
 
-def stored_runs(measurement: Measurement, store: Store) -> dict[str, Record]:
+def stored_records(measurement: Measurement, store: Store) -> dict[str, Record]:
     """What a store has of a measurement."""
-    return look_up(measurement.pending, store, {})[0]
+    return read_stored(measurement.pending, store, {})[0]
 
 
-def kept_of(measurement: Measurement, store: Store) -> dict[str, Record] | None:
+def complete_records(measurement: Measurement, store: Store) -> dict[str, Record] | None:
     """All runs of a measurement, if a store has them; None if one is missing."""
-    known, missing = look_up(measurement.pending, store, {})
+    known, missing = read_stored(measurement.pending, store, {})
     return None if missing.needed else known
 
 
@@ -137,9 +137,9 @@ def measure(
         report: told every second and after every run how far it is.
     """
 
-    def told(state: State) -> None:
+    def told(state: SweepState) -> None:
         assert report is not None
-        report(Progress(len(state.known), state.running, measurement.left(state.known)))
+        report(Progress(len(state.known), state.running, measurement.remaining(state.known)))
 
     known = sweep(
         measurement.pending, store, workers, fresh=fresh, report=None if report is None else told

@@ -33,7 +33,7 @@ class LinearCapacityProblem(CapacityProblem):
         ratio: how narrow a bracket should be, as upper/lower; the authors' if left out.
 
     Raises:
-        FactmemError: numbers that make no question.
+        FactmemError: numbers that make no problem.
     """
 
     dim: int
@@ -85,7 +85,7 @@ class MLPCapacityProblem(CapacityProblem):
         ratio: how narrow a bracket should be, as upper/lower; the authors' if left out.
 
     Raises:
-        FactmemError: numbers that make no question.
+        FactmemError: numbers that make no problem.
     """
 
     dim: int

@@ -12,18 +12,18 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from factmem._core.errors import FactmemError
-from factmem.experiments.execute import failure
+from factmem.experiments.execute import failure_record
 from factmem.experiments.store import Record, Store
 from factmem.experiments.task import Task
 from factmem.experiments.workers import Workers
 
-__all__ = ["Known", "PendingTasks", "State", "look_up", "sweep"]
+__all__ = ["Records", "PendingTasks", "SweepState", "read_stored", "sweep"]
 
 _ATTEMPTS = 3
 _SECONDS_BETWEEN_REPORTS = 1.0
 
-Known = Mapping[str, Record]
-"""Runs that ended, by the identity of their task."""
+Records = Mapping[str, Record]
+"""IndependentTasks that ended, by the identity of their task."""
 
 
 @dataclass(frozen=True)
@@ -57,20 +57,20 @@ def _in_turn(lists: Sequence[Sequence[Task]]) -> list[Task]:
 
 
 @dataclass(frozen=True)
-class State:
+class SweepState:
     """How far a sweep is: what is known, and what is being done."""
 
-    known: Known
+    known: Records
     running: int
 
 
 def sweep(
-    wanted: Callable[[Known], PendingTasks],
+    wanted: Callable[[Records], PendingTasks],
     store: Store,
     workers: Workers,
     *,
     fresh: bool = False,
-    report: Callable[[State], None] | None = None,
+    report: Callable[[SweepState], None] | None = None,
 ) -> dict[str, Record]:
     """Does tasks until nothing is needed any more.
 
@@ -89,13 +89,13 @@ def sweep(
     while (missing := current.missing(wanted)).needed:
         current.begin(missing)
         if report is not None:
-            report(State(current.known, len(current.running)))
+            report(SweepState(current.known, len(current.running)))
         current.wait()
     return current.known
 
 
-def look_up(
-    wanted: Callable[[Known], PendingTasks], store: Store, known: Known
+def read_stored(
+    wanted: Callable[[Records], PendingTasks], store: Store, known: Records
 ) -> tuple[dict[str, Record], PendingTasks]:
     """What is known once a store has been asked for all that is wanted, and what is then missing.
 
@@ -104,7 +104,7 @@ def look_up(
     known = dict(known)
     while True:
         asked = wanted(known)
-        tasks = [task for task in (*asked.needed, *asked.useful) if task.measure.kept]
+        tasks = [task for task in (*asked.needed, *asked.useful) if task.experiment.stored]
         found = [store.get(task.identity) for task in tasks if task.identity not in known]
         news = {each.identity: each for each in found if each is not None and each.error is None}
         if not news:
@@ -120,11 +120,11 @@ class _Sweep:
         self.known: dict[str, Record] = {}
         self.running: dict[Future[Record], _Attempt] = {}
 
-    def missing(self, wanted: Callable[[Known], PendingTasks]) -> PendingTasks:
+    def missing(self, wanted: Callable[[Records], PendingTasks]) -> PendingTasks:
         """What is wanted and not in the store."""
         if self.fresh:
             return wanted(self.known)
-        self.known, missing = look_up(wanted, self.store, self.known)
+        self.known, missing = read_stored(wanted, self.store, self.known)
         return missing
 
     def begin(self, missing: PendingTasks) -> None:
@@ -177,8 +177,8 @@ class _Sweep:
             if attempt.number < _ATTEMPTS and not isinstance(error, FactmemError):
                 self._submit(_Attempt(attempt.task, attempt.number + 1))
                 return
-            record = failure(attempt.task, error, time.monotonic() - attempt.begun)
-        if not attempt.task.measure.kept:
+            record = failure_record(attempt.task, error, time.monotonic() - attempt.begun)
+        if not attempt.task.experiment.stored:
             self.known[record.identity] = record
             return
         kept = self.store.put(record, replace=self.fresh and record.error is None)

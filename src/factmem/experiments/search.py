@@ -27,7 +27,7 @@ __all__ = [
     "SearchTrace",
     "Verdict",
     "ahead",
-    "walk",
+    "trace_search",
 ]
 
 
@@ -226,15 +226,15 @@ class SearchTrace:
     Args:
         bracket: what it knows.
         sizes: those that it tried, in their order.
-        lacks: the size whose verdict it waits for; None if it is over.
+        next_size: the size whose verdict it waits for; None if it is over.
     """
 
     bracket: Bracket
     sizes: tuple[int, ...]
-    lacks: int | None
+    next_size: int | None
 
 
-def walk(search: Search, verdict: Callable[[int], Verdict | None]) -> SearchTrace:
+def trace_search(search: Search, verdict: Callable[[int], Verdict | None]) -> SearchTrace:
     """Where a search is that asks for these verdicts, None where one is not known yet."""
     bracket, sizes = Bracket(), []
     while (size := search.next(bracket)) is not None and (found := verdict(size)) is not None:

@@ -176,7 +176,7 @@ class Store:
         return [
             record
             for record in self._rows("ORDER BY finished, identity")
-            if measure in (None, record.measure)
+            if measure in (None, record.experiment)
             and seed in (None, record.seed)
             and failed in (None, record.error is not None)
             and all(

@@ -60,8 +60,8 @@ class Task:
         Versions of libraries and of factmem are not part of it: they are recorded beside a result.
         """
         whole = {
-            "measure": self.measure.name,
-            "version": self.measure.version,
+            "measure": self.experiment.name,
+            "version": self.experiment.version,
             "config": self.config,
         }
         return hashlib.sha256(canonical(whole).encode()).hexdigest()
@@ -72,7 +72,7 @@ class Task:
         what is trained. A worker that has done one such task has most of the next one compiled."""
         config = {**self.config, **(self.config.get("room") or {})}
         sizes = {name: config.get(name) for name in _SHAPE}
-        return canonical({"measure": self.measure.name, **sizes})
+        return canonical({"measure": self.experiment.name, **sizes})
 
     @property
     def seed(self) -> int | None:

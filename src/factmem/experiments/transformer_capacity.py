@@ -54,7 +54,7 @@ class TransformerCapacityProblem(CapacityProblem):
             S = R.
 
     Raises:
-        FactmemError: numbers that make no question.
+        FactmemError: numbers that make no problem.
     """
 
     dim: int

@@ -21,7 +21,7 @@ from typing import Any
 
 from factmem._core.errors import FactmemError
 from factmem._core.threads import cores
-from factmem.experiments.execute import serve
+from factmem.experiments.execute import execute_in_worker
 from factmem.experiments.store import Record
 from factmem.experiments.task import Task
 
@@ -95,7 +95,7 @@ class LocalWorkers(Workers):
             self._workers[slot] = _Worker.started(self._cores[slot])
         try:
             with _interrupts_held():  # this is where the process is spawned
-                future = self._workers[slot].executor.submit(serve, task)
+                future = self._workers[slot].executor.submit(execute_in_worker, task)
         except BrokenProcessPool:  # its process died
             self._workers.pop(slot).end()
             self._done.pop(slot, None)

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from factmem.experiments.measurement import Measurement, Progress, kept_of, measure
-from factmem.experiments.scheduler import Known, PendingTasks
+from factmem.experiments.measurement import Measurement, Progress, complete_records, measure
+from factmem.experiments.scheduler import Records, PendingTasks
 from factmem.experiments.store import Store
 from factmem.experiments.workers import Workers
 from factmem.paper.claim import Claim, Finding, MeasurementError, Verdict
@@ -75,15 +75,15 @@ class Checks:
         self.claims = claims
         self._chosen = [_chosen(claim, store, at_length, fresh) for claim in claims]
 
-    def pending(self, known: Known) -> PendingTasks:
+    def pending(self, known: Records) -> PendingTasks:
         """What any claim lacks."""
         return PendingTasks.of_all([measurement.pending(known) for measurement, _ in self._chosen])
 
-    def left(self, known: Known) -> int:
+    def remaining(self, known: Records) -> int:
         """About how many runs are still to be made."""
-        return sum(measurement.left(known) for measurement, _ in self._chosen)
+        return sum(measurement.remaining(known) for measurement, _ in self._chosen)
 
-    def result(self, known: Known) -> list[Checked]:
+    def result(self, known: Records) -> list[Checked]:
         """Every claim, judged."""
         return [
             _judged(claim, measurement, slow, known)
@@ -94,12 +94,12 @@ class Checks:
 def _chosen(claim: Claim, store: Store, at_length: bool, fresh: bool) -> tuple[Measurement, bool]:
     """The measurement to take, and whether it is the slow one."""
     slow = claim.at_length
-    if slow is not None and (at_length or (not fresh and kept_of(slow, store) is not None)):
+    if slow is not None and (at_length or (not fresh and complete_records(slow, store) is not None)):
         return slow, True
     return claim.measured, False
 
 
-def _judged(claim: Claim, measurement: Measurement, slow: bool, known: Known) -> Checked:
+def _judged(claim: Claim, measurement: Measurement, slow: bool, known: Records) -> Checked:
     seen = _Seen(known)
     result = measurement.result(seen)
     records = [known[identity] for identity in seen.asked if identity in known]
@@ -114,7 +114,7 @@ def _judged(claim: Claim, measurement: Measurement, slow: bool, known: Known) ->
         slow,
         tuple(sorted({record.seed for record in records if record.seed is not None})),
         len(records),
-        sum(record.kept for record in records),
+        sum(record.from_store for record in records),
         sum(record.seconds for record in records),
     )
 
@@ -133,7 +133,7 @@ def _finding(claim: Claim, result: Any) -> Finding:
 class _Seen(dict[str, Any]):
     """What is known, and which of it was looked at."""
 
-    def __init__(self, known: Known) -> None:
+    def __init__(self, known: Records) -> None:
         super().__init__(known)
         self.asked: dict[str, None] = {}
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from factmem import memories
-from factmem.experiments.measurement import MeasurementGroup, direct
+from factmem.experiments.measurement import MeasurementGroup, unstored_tasks
 from factmem.paper.claim import (
     Claim,
     Finding,
@@ -63,10 +63,10 @@ def exact_matching(
         )
         found = results["arg-max"]
         law = fitted_brackets(
-            [float(each.question.dim) for each in found for _ in each.seeds],
+            [float(each.problem.dim) for each in found for _ in each.seeds],
             [with_logarithm(ends(seed.bracket)) for each in found for seed in each.seeds],
         )
-        stored = bracket_middle(found[-1].seeds[-1].bracket) / found[-1].question.dim
+        stored = bracket_middle(found[-1].seeds[-1].bracket) / found[-1].problem.dim
         return Finding.of(
             [
                 close("exactly matched facts over d", exact.factor, 1, 1e-6),
@@ -84,7 +84,7 @@ def exact_matching(
         "arg-max, each proved.",
         MeasurementGroup(
             {
-                "exact": direct(measure_exact_matching, seeds, dims=list(exact_dims)),
+                "exact": unstored_tasks(measure_exact_matching, seeds, dims=list(exact_dims)),
                 "arg-max": matrix_searches(seeds[:2], dims),
             }
         ),
@@ -104,7 +104,7 @@ def limit_of_linear_memories(
         limit = _where_it_meets_zero(inverse, loads)
         checks = [
             *(
-                between(f"N ln N / d² at d = {each.question.dim}", load, 0.5, 1.6)
+                between(f"N ln N / d² at d = {each.problem.dim}", load, 0.5, 1.6)
                 for each, load in zip(found, loads, strict=True)
             ),
             between("how it falls from the least to the largest d", loads[0] - loads[-1], 0),
@@ -133,7 +133,7 @@ def _where_it_meets_zero(x: Sequence[float], y: Sequence[float]) -> float:
 
 def _load(found: Any) -> float:
     facts = _stored(found)
-    return facts * math.log(max(facts, 1)) / found.question.dim**2
+    return facts * math.log(max(facts, 1)) / found.problem.dim**2
 
 
 def _stored(found: Any) -> float:

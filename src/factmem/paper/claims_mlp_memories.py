@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from factmem import memories
-from factmem.experiments.measurement import MeasurementGroup, direct
+from factmem.experiments.measurement import MeasurementGroup, unstored_tasks
 from factmem.paper.claim import (
     Claim,
     Finding,
@@ -95,7 +95,7 @@ def theorem_2(seeds: Sequence[int], widths: Sequence[int] = (128, 512)) -> Claim
         "Theorem 2",
         "Random features (degree 2) and tangents (degree 2): moments of margins against theory, "
         "recall at safe sizes, the exponent of N at 99 % against m.",
-        direct(measure_mlps, seeds, widths=list(widths)),
+        unstored_tasks(measure_mlps, seeds, widths=list(widths)),
         judge,
     )
 
@@ -191,7 +191,7 @@ def tangents_are_learned(
         f"Cross-entropy of the displacements alone, {steps} steps of plain gradient descent from "
         "zero: it falls at every step and everything is recalled; F is linear, and the loss at the "
         "middle of two points is below its mean there.",
-        direct(
+        unstored_tasks(
             measure_learned_tangents,
             seeds,
             dim=dim,
@@ -240,7 +240,7 @@ def features_against_tangents(
         "not.",
         "Section 3 and the proof of Theorem 2",
         f"Two outputs, d = {dim}, N = {facts}, {width} neurons each: the share recalled.",
-        direct(measure_features_and_tangents, seeds, dim=dim, facts=facts, width=width),
+        unstored_tasks(measure_features_and_tangents, seeds, dim=dim, facts=facts, width=width),
         judge,
     )
 
@@ -293,7 +293,7 @@ def few_outputs(
 def _sizes_and_facts(found: Sequence[Any]) -> tuple[list[float], list[Ends]]:
     """m·d, and the brackets of N."""
     pairs = [
-        (float(each.question.dim * each.question.width), ends(seed.bracket))
+        (float(each.problem.dim * each.problem.width), ends(seed.bracket))
         for each in found
         for seed in each.seeds
     ]

@@ -74,7 +74,7 @@ def superposed_tokens(
         "Section 4, before Theorem 3",
         f"The paper's key for growing blocks of {tokens} random unit vectors: the largest that "
         "every token stays on its side of, and the variance of its scores.",
-        direct(measure_superposition, seeds, dims=list(dims), tokens=tokens),
+        unstored_tasks(measure_superposition, seeds, dims=list(dims), tokens=tokens),
         judge,
     )
 
@@ -162,7 +162,7 @@ def theorem_3(
         f"The construction at S = {', '.join(map(str, subjects))}, R = {relations}, D = {answers}, "
         f"d = {dim}, d_h = {head_dim}, one head for {block} tokens: recall among sampled and worst "
         "noise, and the exponent of its parameters.",
-        direct(
+        unstored_tasks(
             measure_attention_alone,
             seeds,
             subjects=list(subjects),
@@ -243,7 +243,7 @@ def theorem_4(
         "Theorem 4",
         f"The construction with m·d in proportion to S·R at fixed d = {dim}, R = {relations}, "
         f"D = {answers}: recall among sampled and worst noise.",
-        direct(
+        unstored_tasks(
             measure_attention_and_mlp, seeds, tables=tables, dim=dim, head_dim=head_dim, block=4
         ),
         judge,
@@ -277,7 +277,7 @@ def repeated_answers(
         "Theorem 4, its second condition",
         f"64 facts (S = 16, R = 4), d = {dim}: all answers different, or 16 facts to each, at the "
         "same width and at a larger one.",
-        direct(measure_attention_and_mlp, seeds, tables=tables, dim=dim, head_dim=128, block=4),
+        unstored_tasks(measure_attention_and_mlp, seeds, tables=tables, dim=dim, head_dim=128, block=4),
         judge,
     )
 
@@ -321,7 +321,7 @@ def partial_tables(
         "Section 4, remarks on Theorems 3 and 4",
         f"Theorem 4's construction at d = {dim} with m in proportion to K; and the most facts with "
         "a width for far fewer.",
-        direct(
+        unstored_tasks(
             measure_attention_and_mlp, seeds, tables=[*tables, lean], dim=dim, head_dim=96, block=4
         ),
         judge,

@@ -11,7 +11,7 @@ import numpy as np
 
 from factmem import dynamics, experiments
 from factmem.experiments.flow_measures import SOFTMAX, measure_flow, measure_softmax
-from factmem.experiments.measurement import Runs, direct
+from factmem.experiments.measurement import IndependentTasks, unstored_tasks
 from factmem.experiments.task import Task
 from factmem.facts.table import FactTable
 from factmem.paper.claim import Claim, Finding, between, close
@@ -61,7 +61,7 @@ def invariant(seeds: Sequence[int], sizes: Sequence[int] = (8, 3, 4)) -> Claim:
         "W_KQ(z)² − Σ_a W_OV(a, z)² stays what it was at the start, for every token.",
         "Section 5, before Theorem 5",
         f"Gradient flow in 64 bits on random tables of {sizes}, from balanced and equal weights.",
-        direct(measure_invariant, seeds, sizes=list(sizes), starts=list(_STARTS)),
+        unstored_tasks(measure_invariant, seeds, sizes=list(sizes), starts=list(_STARTS)),
         judge,
     )
 
@@ -106,7 +106,7 @@ def convergence(
         "Theorem 5",
         f"The flow on random tables of {sizes} from the balanced start, until t = {times[-1]:g}: "
         "the loss never rises, and falls like 1/t in the end.",
-        direct(measure_convergence, seeds, sizes=list(sizes), times=list(times)),
+        unstored_tasks(measure_convergence, seeds, sizes=list(sizes), times=list(times)),
         judge,
     )
 
@@ -155,8 +155,8 @@ def sequential_learning(seeds: Sequence[int], scale: float = 1e-6) -> Claim:
             ]
         )
 
-    met = direct(measure_sequential, seeds[:1], sizes=[32, 2, 2], noise=80, length=5, scale=scale)
-    missed = direct(measure_sequential, seeds[:1], sizes=[4, 2, 2], noise=80, length=5, scale=scale)
+    met = unstored_tasks(measure_sequential, seeds[:1], sizes=[32, 2, 2], noise=80, length=5, scale=scale)
+    missed = unstored_tasks(measure_sequential, seeds[:1], sizes=[4, 2, 2], noise=80, length=5, scale=scale)
     return Claim(
         "theorem-6",
         "From a small balanced start relations are learned first: predictions are p(a|r) while "
@@ -164,7 +164,7 @@ def sequential_learning(seeds: Sequence[int], scale: float = 1e-6) -> Claim:
         "Theorem 6",
         f"The smallest instance that meets its conditions: S = 32, R = D = 2, T = 5, |N| = 80, "
         f"α = {scale:g}; and S = 4, which does not.",
-        Runs((*met.tasks, *missed.tasks)),
+        IndependentTasks((*met.tasks, *missed.tasks)),
         judge,
     )
 
@@ -225,7 +225,7 @@ def plateau(seeds: Sequence[int], sizes: Sequence[int] = _FIGURE_5) -> Claim:
         "Figure 5, left; after Theorem 6",
         f"The flow of Figure 5, S, R, D = {sizes}: the loss in the middle of the stage, and the "
         "rates at which weights leave zero against their formulas.",
-        direct(measure_plateau, seeds[:1], sizes=list(sizes)),
+        unstored_tasks(measure_plateau, seeds[:1], sizes=list(sizes)),
         judge,
     )
 
@@ -263,9 +263,9 @@ def softmax_stages(
         "Figure 5, right",
         f"Stochastic gradient descent on Figure 5's table, d = {dim}, rate 16, {steps} steps of "
         "1024 prompts (the paper's own settings are not known).",
-        direct(measure_softmax, seeds, **config),
+        unstored_tasks(measure_softmax, seeds, **config),
         judge,
-        at_length=Runs(
+        at_length=IndependentTasks(
             tuple(
                 Task(SOFTMAX, {**config, "steps": at_length, "seed": seeds[0] + more})
                 for more in range(5)
@@ -283,8 +283,8 @@ def without_many_subjects(
 ) -> Claim:
     """What happens without S ≫ R."""
 
-    def run(subjects: int, relations: int) -> Runs:
-        return direct(
+    def run(subjects: int, relations: int) -> IndependentTasks:
+        return unstored_tasks(
             measure_flow,
             seeds[:1],
             subjects=subjects,
@@ -321,7 +321,7 @@ def without_many_subjects(
         "subjects that are known alone.",
         "Section 5, beside Theorem 6",
         "Gradient flow on three tables: the part of the training that each stage takes.",
-        Runs(tuple(task for each in sizes for task in run(*each).tasks)),
+        IndependentTasks(tuple(task for each in sizes for task in run(*each).tasks)),
         judge,
     )
 

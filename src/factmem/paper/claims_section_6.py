@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from factmem import bounds
-from factmem.experiments.measurement import MeasurementGroup, direct
+from factmem.experiments.measurement import MeasurementGroup, unstored_tasks
 from factmem.paper.claim import (
     Claim,
     Finding,
@@ -82,7 +82,7 @@ def theorem_7(seeds: Sequence[int], facts: int = 4, outputs: int = 4) -> Claim:
         "Theorem 7",
         f"Random chances of {facts} questions, M = {outputs}, every B: the bound against the "
         "linear program, and the mean loss of a table of B bits over all maps.",
-        direct(measure_theorem_7, seeds, facts=facts, outputs=outputs),
+        unstored_tasks(measure_theorem_7, seeds, facts=facts, outputs=outputs),
         judge,
     )
 
@@ -125,7 +125,7 @@ def scaling_law(
         "Corollary of Theorem 7",
         "Slopes of the bound and of its explicit form for B from 2^12 to 2^17, M = 32, "
         f"N = {count:.0e}.",
-        direct(measure_scaling_law, seeds[:1], powers=list(powers), count=count),
+        unstored_tasks(measure_scaling_law, seeds[:1], powers=list(powers), count=count),
         judge,
     )
 
@@ -141,9 +141,9 @@ def bound_is_met(
     def judge(found: Sequence[Any]) -> Finding:
         models = [
             (
-                float(_WEIGHT_BITS * each.question.parameters + _SCALE_BITS),
+                float(_WEIGHT_BITS * each.problem.parameters + _SCALE_BITS),
                 bracket_middle(seed.bracket),
-                math.log2(each.question.outputs),
+                math.log2(each.problem.outputs),
             )
             for each in found
             for seed in each.seeds
@@ -230,7 +230,7 @@ def theorem_8(seeds: Sequence[int], sizes: Sequence[Sequence[int]] = _SMALL_TABL
         "Theorem 8",
         "The exact entropy against all tables of small sizes, one by one; its value at one size "
         "against the printed form.",
-        direct(measure_theorem_8, seeds[:1], sizes=[list(each) for each in sizes]),
+        unstored_tasks(measure_theorem_8, seeds[:1], sizes=[list(each) for each in sizes]),
         judge,
     )
 
@@ -244,7 +244,7 @@ def cubic_capacity(
         checks = []
         for name, line in found.items():
             law = fitted_brackets(
-                [each.question.parameters for each in line for _ in each.seeds],
+                [each.problem.parameters for each in line for _ in each.seeds],
                 [ends(seed.bracket) for each in line for seed in each.seeds],
             )
             if not math.isfinite(law.half_width):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from factmem import experiments
-from factmem.experiments.measurement import MeasurementGroup, Runs
+from factmem.experiments.measurement import MeasurementGroup, IndependentTasks
 from factmem.experiments.transformer_capacity import TransformerCapacityProblem
 from factmem.paper.claim import (
     Claim,
@@ -55,7 +55,7 @@ def attention_against_mlp(seeds: Sequence[int], places: ShapeMap = QUICK_MAP) ->
         "Figure 4, right",
         f"Transformers of d = {places.dim} and d_h = {places.head_dim} trained on "
         f"{places.subjects**2} facts (S = R = {places.subjects}, D = 8): four places of the map.",
-        Runs(tuple(tasks)),
+        IndependentTasks(tuple(tasks)),
         judge,
     )
 
@@ -80,8 +80,8 @@ def facts_per_parameter(
     def judge(found: Mapping[str, Sequence[Any]]) -> Finding:
         checks = []
         for name, line in found.items():
-            sizes = [each.question.parameters for each in line for _ in each.seeds]
-            stored = [_facts(each.question, seed.bracket) for each in line for seed in each.seeds]
+            sizes = [each.problem.parameters for each in line for _ in each.seeds]
+            stored = [_facts(each.problem, seed.bracket) for each in line for seed in each.seeds]
             law = fitted_brackets(sizes, stored)
             checks.append(exponent(f"{name}: facts against parameters", law, 0.85, 1.15))
             least = sum(0 if bracket is None else bracket[0] for bracket in stored) / sum(sizes)
@@ -102,20 +102,20 @@ def facts_per_parameter(
     )
 
 
-def _facts(question: TransformerCapacityProblem, bracket: Any) -> tuple[int, int] | None:
+def _facts(problem: TransformerCapacityProblem, bracket: Any) -> tuple[int, int] | None:
     """Facts of the largest table that is stored and of the smallest that is not."""
     if bracket.lower is None or bracket.upper is None:
         return None
-    return question.facts(bracket.lower), question.facts(bracket.upper)
+    return problem.facts(bracket.lower), problem.facts(bracket.upper)
 
 
 def _lines(
     dims: Mapping[str, Sequence[int]], seeds: Sequence[int], protocol: Any, ratio: float
-) -> dict[str, experiments.Searches]:
+) -> dict[str, experiments.CapacitySearches]:
     """The search of every line, by its name."""
     return {
-        name: experiments.Searches(
-            QUICK_LINES[_LINES[name]].questions(sizes, protocol, ratio), seeds
+        name: experiments.CapacitySearches(
+            QUICK_LINES[_LINES[name]].problems(sizes, protocol, ratio), seeds
         )
         for name, sizes in dims.items()
     }

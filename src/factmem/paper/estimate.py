@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from factmem.experiments.capacity import Searches
-from factmem.experiments.decodable import CapacityWithLimitsSearches
-from factmem.experiments.measurement import Measurement, MeasurementGroup, Runs, direct
+from factmem.experiments.capacity import CapacitySearches
+from factmem.experiments.decodable import LimitedCapacitySearches
+from factmem.experiments.measurement import Measurement, MeasurementGroup, IndependentTasks, unstored_tasks
 from factmem.experiments.scheduler import sweep
 from factmem.experiments.store import Record, Store
 from factmem.experiments.task import Task
@@ -81,7 +81,7 @@ def measure_speed(*, steps: int, seed: int) -> dict[str, Any]:
 
 def measured_speed(store: Store, workers: Workers, steps: int = 48) -> Speed:
     """Has every worker timed at once, which takes about half a minute."""
-    timed = direct(measure_speed, range(max(1, workers.free())), steps=steps)
+    timed = unstored_tasks(measure_speed, range(max(1, workers.free())), steps=steps)
     known = sweep(timed.pending, store, workers)
     return _speed([result for result in timed.result(known) if result])
 
@@ -107,29 +107,29 @@ def expected_seconds(measurement: Measurement, known: Mapping[str, Record], spee
     if isinstance(measurement, MeasurementGroup):
         parts = measurement.parts.values()
         return sum((expected_seconds(part, known, speed) for part in parts), 0.0)
-    if isinstance(measurement, CapacityWithLimitsSearches):
+    if isinstance(measurement, LimitedCapacitySearches):
         return expected_seconds(measurement.searches, known, speed)
-    if isinstance(measurement, Searches):
+    if isinstance(measurement, CapacitySearches):
         return _of_searches(measurement, known, speed)
-    if not isinstance(measurement, Runs):
+    if not isinstance(measurement, IndependentTasks):
         raise TypeError(f"nothing is known of how long a {type(measurement).__name__} takes")
     missing = [task for task in measurement.tasks if task.identity not in known]
     return sum((_of_task(task, speed) for task in missing), 0.0)
 
 
-def _of_searches(searches: Searches, known: Mapping[str, Record], speed: Speed) -> float:
+def _of_searches(searches: CapacitySearches, known: Mapping[str, Record], speed: Speed) -> float:
     whole = 0.0
     for seed in searches.seeds:
         begun = searches.of_seed(seed, known)
-        over = len(begun) - (begun[-1].walk.lacks is not None)
-        for question in searches.questions[over:]:
-            size = question.size_of(question.expected)
-            whole += _TRIES * _of_task(question.task(size, seed), speed)
+        over = len(begun) - (begun[-1].trace.next_size is not None)
+        for problem in searches.problems[over:]:
+            size = problem.size_of(problem.expected)
+            whole += _TRIES * _of_task(problem.task(size, seed), speed)
     return whole
 
 
 def _of_task(task: Task, speed: Speed) -> float:
-    config, name = task.config, task.measure.name
+    config, name = task.config, task.experiment.name
     if name == "transformer":
         return _of_transformer(config, speed)
     if name == "memory":

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from factmem._core.errors import FactmemError
 from factmem.experiments.measurement import Measurement
-from factmem.experiments.scheduler import Known, PendingTasks
+from factmem.experiments.scheduler import Records, PendingTasks
 from factmem.plotting.plot import Plot
 
 __all__ = ["FigureScale", "Figures", "PaperFigure", "so_far"]
@@ -35,7 +35,7 @@ class PaperFigure:
     plot: Callable[[Any], Plot]
     by_parts: bool = False
 
-    def drawn(self, known: Known) -> Plot:
+    def drawn(self, known: Records) -> Plot:
         """What it shows of what is known.
 
         Raises:
@@ -61,14 +61,14 @@ class Figures:
     def __init__(self, figures: Sequence[PaperFigure]) -> None:
         self.figures = figures
 
-    def pending(self, known: Known) -> PendingTasks:
+    def pending(self, known: Records) -> PendingTasks:
         """What any of them lacks."""
         return PendingTasks.of_all([figure.measured.pending(known) for figure in self.figures])
 
-    def left(self, known: Known) -> int:
+    def remaining(self, known: Records) -> int:
         """About how many runs are still to be made."""
-        return sum(figure.measured.left(known) for figure in self.figures)
+        return sum(figure.measured.remaining(known) for figure in self.figures)
 
-    def result(self, known: Known) -> list[Plot]:
+    def result(self, known: Records) -> list[Plot]:
         """Every figure, in their order."""
         return [figure.drawn(known) for figure in self.figures]

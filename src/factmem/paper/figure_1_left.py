@@ -30,12 +30,12 @@ def figure_1_left(scale: FigureScale = "quick") -> PaperFigure:
     return stored_facts_figure(
         "1-left",
         "Figure 1, left: linear associative memory",
-        told="A linear memory is one matrix: it maps the embedding of a question to that of its "
+        told="A linear memory is one matrix: it maps the embedding of a problem to that of its "
         "answer, and the nearest answer counts. How many pairs fit? Not d, as for exact "
         "regression, but nearly as many as the matrix has numbers: N log N grows as d².",
         lines=matrix_lines(dims, _PROVED[scale], seeds, scale),
         axes=(Axis("numbers in the matrix, d²", "log"), Axis("associations stored, N", "log")),
-        size=lambda question: float(question.dim**2),
+        size=lambda problem: float(problem.dim**2),
         law=law(WITH_LOGARITHM, "d²"),
         reference=dashed("authors' line, d² = 1.3 N ln N", (20, 6000), 1.3, logarithm=True),
         ran=f"Matrices of d = {listed(sorted(dims))} trained as in the paper (Adam at rate "

@@ -38,7 +38,7 @@ def figure_1_right(scale: FigureScale = "quick") -> PaperFigure:
         "over small embeddings remembers as much as a narrow one over large embeddings.",
         lines=mlp_lines(widths, dims, _FITTED[scale], None, seeds, scale),
         axes=(Axis("m·d, half of the MLP's weights", "log"), Axis("associations stored, N", "log")),
-        size=lambda question: float(question.width * question.dim),
+        size=lambda problem: float(problem.width * problem.dim),
         law=law(WITH_LOGARITHM, "m·d"),
         reference=dashed("authors' line, m·d = 0.35 N ln N", (50, 19426), 0.35, logarithm=True),
         ran=mlp_ran(dims, widths, seeds, scale),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from factmem.experiments.measurement import Runs
+from factmem.experiments.measurement import IndependentTasks
 from factmem.experiments.task import Experiment, Task
 from factmem.facts.table import FactTable
 from factmem.paper.figure import FigureScale, PaperFigure
@@ -81,7 +81,7 @@ def figure_2(
         "A prompt is a row of tokens. Somewhere in it stand a subject and a relation, all else is "
         "noise, and the last token says that the answer is wanted. A model must find the two, "
         "wherever they are, and know the fact.",
-        Runs((Task(MEASURE, config),)),
+        IndependentTasks((Task(MEASURE, config),)),
         _plot,
     )
 

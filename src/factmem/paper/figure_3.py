@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from factmem.experiments.measurement import Runs
+from factmem.experiments.measurement import IndependentTasks
 from factmem.experiments.task import Experiment, Task
 from factmem.paper.figure import FigureScale, PaperFigure
 from factmem.plotting.plot import Axis, DataTable, HeatMap, Plot
@@ -110,7 +110,7 @@ def figure_3(scale: FigureScale = "quick") -> PaperFigure:
         "another finds the relation and votes for all that it allows; the one answer with two "
         "votes wins. With an MLP, heads only pass subject and relation on, and the MLP holds "
         "the facts.",
-        Runs((Task(MEASURE, _CONFIG),)),
+        IndependentTasks((Task(MEASURE, _CONFIG),)),
         _plot,
     )
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from factmem._core.errors import FactmemError
-from factmem.experiments.measurement import Runs
+from factmem.experiments.measurement import IndependentTasks
 from factmem.paper.figure import FigureScale, PaperFigure, so_far
 from factmem.paper.memory_lines import listed
 from factmem.paper.shape_map import PAPER_MAP, QUICK_MAP, ShapeMap
@@ -44,7 +44,7 @@ def figure_4_right(scale: FigureScale = "quick", places: ShapeMap | None = None)
         "neurons or by few heads and many neurons, for a parameter is worth about the same in "
         "both. Only below a floor, when heads together have fewer dimensions than there are "
         "subjects and relations to tell apart, does no MLP help.",
-        Runs(tuple(tasks)),
+        IndependentTasks(tuple(tasks)),
         plot,
         by_parts=True,
     )

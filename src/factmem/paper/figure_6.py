@@ -37,7 +37,7 @@ def figure_6(scale: FigureScale = "quick") -> PaperFigure:
         "outputs, however many inputs there are, it goes away: N itself grows as m·d.",
         lines=mlp_lines(widths, dims, _FITTED[scale], _OUTPUTS, seeds, scale),
         axes=(Axis("m·d, half of the MLP's weights", "log"), Axis("associations stored, N", "log")),
-        size=lambda question: float(question.width * question.dim),
+        size=lambda problem: float(problem.width * problem.dim),
         law=law("N", "m·d"),
         reference=dashed("authors' line, m·d = 1.2 N", (50, 50000), 1.2, logarithm=False),
         ran=f"As Figure 1, right, with {_OUTPUTS} outputs, f(x) = ⌊{_OUTPUTS}x/N⌋. "

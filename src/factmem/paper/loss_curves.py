@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from factmem.experiments.measurement import Runs
+from factmem.experiments.measurement import IndependentTasks
 from factmem.experiments.task import Experiment, Task
 from factmem.paper.figure import PaperFigure
 from factmem.plotting.plot import Axis, Chart, DataTable, Level, Line, Plot, Span
@@ -99,7 +99,7 @@ def loss_figure(
         caption = f"{ran} {_stages_told(results)}"
         return Plot(name, title, (chart,), caption, _data(results, seeds), columns=1)
 
-    return PaperFigure(name, title, told, Runs(tuple(tasks)), plot)
+    return PaperFigure(name, title, told, IndependentTasks(tuple(tasks)), plot)
 
 
 def _lines(run: Mapping[str, Any]) -> tuple[Line, ...]:

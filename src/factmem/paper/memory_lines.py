@@ -103,8 +103,8 @@ def mlp_lines(
     ]
     return [
         *(
-            StoredLine(f"trained, m = {_times(width)}d, 99 %", questions, seeds)
-            for width, questions in trained.items()
+            StoredLine(f"trained, m = {_times(width)}d, 99 %", problems, seeds)
+            for width, problems in trained.items()
         ),
         StoredLine("fitted, 100 %", best, seeds, counts=False),
     ]

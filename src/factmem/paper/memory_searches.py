@@ -1,4 +1,4 @@
-"""Searches for what memories store, on which several claims rest, and what their brackets say.
+"""CapacitySearches for what memories store, on which several claims rest, and what their brackets say.
 
 Importing this loads no jax.
 """
@@ -28,9 +28,9 @@ Ends = tuple[float, float] | None
 
 def matrix_searches(
     seeds: Sequence[int], dims: Sequence[int], ratio: float = COARSE
-) -> experiments.Searches:
+) -> experiments.CapacitySearches:
     """What the best matrices store, each proved; several claims rest on the same ones."""
-    return experiments.Searches([LinearCapacityProblem(dim, ratio=ratio) for dim in dims], seeds)
+    return experiments.CapacitySearches([LinearCapacityProblem(dim, ratio=ratio) for dim in dims], seeds)
 
 
 def few_output_searches(
@@ -38,9 +38,9 @@ def few_output_searches(
     shapes: Sequence[tuple[int, int]],
     outputs: int | None,
     ratio: float = COARSE,
-) -> experiments.Searches:
+) -> experiments.CapacitySearches:
     """What fitted MLPs of (d, m) store; several claims rest on the same ones."""
-    return experiments.Searches(
+    return experiments.CapacitySearches(
         [MLPCapacityProblem(dim, width, outputs=outputs, ratio=ratio) for dim, width in shapes],
         seeds,
     )

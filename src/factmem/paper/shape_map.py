@@ -37,13 +37,13 @@ class ShapeMap:
 
     def task(self, heads: int, width: int, seed: int) -> Task:
         """The training of one place; `best_accuracy` is what the map shows."""
-        question = self._question(heads, width)
-        task = question.task(self.subjects, seed)
+        problem = self._question(heads, width)
+        task = problem.task(self.subjects, seed)
         if self.protocol == "paper":  # the map has one rate
             changed = {"training": {**task.config["training"], "learning_rates": (1e-2,)}}
         else:
             most = {"heads": _half(self.heads, heads), "width": _half(self.widths, width)}
-            changed = {"room": {**question.room(self.subjects), **most}}
+            changed = {"room": {**problem.room(self.subjects), **most}}
         return replace(task, config={**task.config, **changed})
 
     def _question(self, heads: int, width: int) -> TransformerCapacityProblem:

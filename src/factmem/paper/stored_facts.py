@@ -14,9 +14,9 @@ import numpy as np
 
 from factmem._core.errors import FactmemError
 from factmem._core.power_law import PowerLaw
-from factmem.experiments.capacity import Capacity, Searches, SeedCapacity
+from factmem.experiments.capacity import Capacity, CapacitySearches, SeedCapacity
 from factmem.experiments.capacity_problem import CapacityProblem
-from factmem.experiments.decodable import CapacityWithLimits, CapacityWithLimitsSearches
+from factmem.experiments.decodable import CapacityWithLimits, LimitedCapacitySearches
 from factmem.experiments.measurement import Measurement, MeasurementGroup
 from factmem.experiments.task import Task
 from factmem.paper.claim import fitted_brackets
@@ -58,7 +58,7 @@ class StoredLine:
 
     Args:
         name: for the legend.
-        questions: one for each size.
+        problems: one for each size.
         seeds: each has a search of its own at every size.
         counts: whether the paper's law speaks of it. Memories that were compiled or fitted are
             lines beside it.
@@ -67,7 +67,7 @@ class StoredLine:
     """
 
     name: str
-    questions: Sequence[CapacityProblem]
+    problems: Sequence[CapacityProblem]
     seeds: Sequence[int]
     counts: bool = True
     limits: bool = False
@@ -75,9 +75,9 @@ class StoredLine:
 
     @property
     def measured(self) -> Measurement:
-        """The searches of all sizes; `capacity.CapacityWithLimitsSearches` where limits are asked for."""
-        searches = Searches(self.questions, self.seeds)
-        return CapacityWithLimitsSearches(searches) if self.limits else searches
+        """The searches of all sizes; `capacity.LimitedCapacitySearches` where limits are asked for."""
+        searches = CapacitySearches(self.problems, self.seeds)
+        return LimitedCapacitySearches(searches) if self.limits else searches
 
 
 def stored_facts_figure(
@@ -99,7 +99,7 @@ def stored_facts_figure(
         name, title, told: as in `PaperFigure`.
         lines: what is searched for.
         axes: of size and of facts.
-        size: of a question, such as d²; what facts are drawn against.
+        size: of a problem, such as d²; what facts are drawn against.
         law: what the paper says.
         reference: the authors' dashed line.
         ran: what was run, in sentences.
@@ -109,7 +109,7 @@ def stored_facts_figure(
     def plot(results: Mapping[str, Any]) -> Plot:
         found = {line.name: _found(results[line.name], size) for line in lines}
         there = sum(len(each.capacities) for each in found.values())
-        whole = sum(len(line.questions) for line in lines)
+        whole = sum(len(line.problems) for line in lines)
         if not there:
             raise FactmemError(f"figure {name}: no search of it is over yet")
         fits = {line.name: _fits(line, found[line.name], size, law) for line in lines}
@@ -145,7 +145,7 @@ def _beside(
     reference: Line, found: Mapping[str, CapacityWithLimits], size: Callable[[Any], float]
 ) -> Line:
     """As much of the authors' line as stands beside what was measured."""
-    sizes = [size(each.question) for line in found.values() for each in line.capacities]
+    sizes = [size(each.problem) for line in found.values() for each in line.capacities]
     low = max(min(sizes) / _BEYOND, reference.x[0])
     high = min(max(sizes) * _BEYOND, reference.x[-1])
     if low >= high:
@@ -161,24 +161,24 @@ def _found(
     """A line's result in order of size, whatever the order of the search was."""
     limited = result if isinstance(result, CapacityWithLimits) else CapacityWithLimits(result, {})
     capacities = limited.capacities
-    order = sorted(range(len(capacities)), key=lambda place: size(capacities[place].question))
+    order = sorted(range(len(capacities)), key=lambda place: size(capacities[place].problem))
     possible = {
         (order.index(place), seed): share for (place, seed), share in limited.possible.items()
     }
     return CapacityWithLimits([capacities[place] for place in order], possible)
 
 
-def _ends(question: CapacityProblem, seed: SeedCapacity) -> tuple[float, float] | None:
+def _ends(problem: CapacityProblem, seed: SeedCapacity) -> tuple[float, float] | None:
     """The facts that are stored and the fewest that are not; None where one is not known."""
     lower, upper = seed.bracket.lower, seed.bracket.upper
     if lower is None or upper is None:
         return None
-    return float(question.facts(lower)), float(question.facts(upper))
+    return float(problem.facts(lower)), float(problem.facts(upper))
 
 
 def _stored(capacity: Capacity) -> list[float]:
     """What every seed stores, the smallest first; 0 where nothing is known to be stored."""
-    found = [_ends(capacity.question, seed) for seed in capacity.seeds]
+    found = [_ends(capacity.problem, seed) for seed in capacity.seeds]
     return sorted(0.0 if ends is None else ends[0] for ends in found)
 
 
@@ -188,7 +188,7 @@ def _line(line: StoredLine, found: Sequence[Capacity], size: Callable[[Any], flo
     stored = [_stored(capacity) for capacity in shown]
     return Line(
         line.name,
-        tuple(size(capacity.question) for capacity in shown),
+        tuple(size(capacity.problem) for capacity in shown),
         tuple(statistics.median(each) for each in stored),
         tuple(each[0] for each in stored),
         tuple(each[-1] for each in stored),
@@ -199,12 +199,12 @@ def _line(line: StoredLine, found: Sequence[Capacity], size: Callable[[Any], flo
 
 def _told(name: str, capacity: Capacity) -> str:
     stored = _stored(capacity)
-    question: Any = capacity.question
+    problem: Any = capacity.problem
     many = f"{len(stored)} seed{'s' * (len(stored) != 1)}"
     span = f", {stored[0]:,.0f} to {stored[-1]:,.0f}" if stored[0] < stored[-1] else ""
     return (
-        f"{name}, d = {question.dim}: {statistics.median(stored):,.0f} stored "
-        f"(median of {many}{span}), {question.parameters:,} parameters"
+        f"{name}, d = {problem.dim}: {statistics.median(stored):,.0f} stored "
+        f"(median of {many}{span}), {problem.parameters:,} parameters"
     )
 
 
@@ -262,8 +262,8 @@ def _fit(
     name: str, found: Sequence[Capacity], size: Callable[[Any], float], law: Law, counts: bool
 ) -> _Fit:
     """The exponent of all seeds and sizes together; None where it cannot be fitted."""
-    sizes = [size(capacity.question) for capacity in found for _ in capacity.seeds]
-    ends = [_ends(capacity.question, seed) for capacity in found for seed in capacity.seeds]
+    sizes = [size(capacity.problem) for capacity in found for _ in capacity.seeds]
+    ends = [_ends(capacity.problem, seed) for capacity in found for seed in capacity.seeds]
     values = [None if each is None else (law.value(each[0]), law.value(each[1])) for each in ends]
     if len(set(sizes)) > 1:
         fitted = fitted_brackets(sizes, values)
@@ -335,8 +335,8 @@ def _span(values: Sequence[float]) -> str:
 
 
 def _dim(capacity: Capacity) -> int:
-    question: Any = capacity.question
-    return question.dim
+    problem: Any = capacity.problem
+    return problem.dim
 
 
 _COLUMNS = ("line", "dim", "heads", "head_dim", "width", "size", "parameters", "criterion", "seed")
@@ -363,14 +363,14 @@ def _row(
     size: Callable[[Any], float],
     possible: float | None,
 ) -> list[Any]:
-    question: Any = capacity.question
-    shape = [getattr(question, part, None) for part in ("heads", "head_dim", "width")]
+    problem: Any = capacity.problem
+    shape = [getattr(problem, part, None) for part in ("heads", "head_dim", "width")]
     ends = (seed.bracket.lower, seed.bracket.upper)
-    facts = [None if end is None else question.facts(end) for end in ends]
+    facts = [None if end is None else problem.facts(end) for end in ends]
     largest = None if seed.largest is None else seed.largest.metrics or {}
     margin = None if largest is None else largest.get("relative_margin")
     seconds = round(sum(record.seconds for record in seed.probes.values()), 2)
     return [
-        *(name, question.dim, *shape, size(question), question.parameters, question.criterion),
+        *(name, problem.dim, *shape, size(problem), problem.parameters, problem.criterion),
         *(seed.seed, *ends, *facts, margin, possible, len(seed.probes), seconds),
     ]

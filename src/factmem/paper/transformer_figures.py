@@ -56,7 +56,7 @@ def transformer_figure(
         told=told,
         lines=chosen,
         axes=(Axis("parameters, 4·H·d·d_h + 2·m·d", "log"), Axis("facts stored, S·R", "log")),
-        size=lambda question: float(question.parameters),
+        size=lambda problem: float(problem.parameters),
         law=_LAW,
         reference=_REFERENCE,
         ran=_ran(name, scale, compiled),
@@ -66,29 +66,29 @@ def transformer_figure(
 
 def _quick(name: str) -> list[StoredLine]:
     line = QUICK_LINES[name]
-    questions = line.questions(QUICK_DIMS[name], "quick", QUICK_RATIO)
-    return [StoredLine("trained, α = β = 1", questions, QUICK_SEEDS, limits=True)]
+    problems = line.problems(QUICK_DIMS[name], "quick", QUICK_RATIO)
+    return [StoredLine("trained, α = β = 1", problems, QUICK_SEEDS, limits=True)]
 
 
 def _paper(name: str) -> list[StoredLine]:
     """A line for each shape (α, β), with the d that the authors' picture has room for."""
     found = []
     for line in PAPER_LINES[name]:
-        questions = [q for q in line.questions(PAPER_DIMS, "paper") if _in_sight(q)]
+        problems = [q for q in line.problems(PAPER_DIMS, "paper") if _in_sight(q)]
         group = f"α = {line.attention:g}"
         told = f"{group}, β = {line.mlp:g}"
-        found.append(StoredLine(told, questions, (AUTHORS_SEED,), limits=True, group=group))
+        found.append(StoredLine(told, problems, (AUTHORS_SEED,), limits=True, group=group))
     return found
 
 
-def _in_sight(question: TransformerCapacityProblem) -> bool:
-    return question.expected <= _MOST_FACTS
+def _in_sight(problem: TransformerCapacityProblem) -> bool:
+    return problem.expected <= _MOST_FACTS
 
 
 def _compiled(line: TransformerLine, scale: FigureScale) -> StoredLine:
-    questions = line.questions(_COMPILED[scale], "compiled", _COMPILED_RATIO)
+    problems = line.problems(_COMPILED[scale], "compiled", _COMPILED_RATIO)
     seeds = QUICK_SEEDS[:1] if scale == "quick" else QUICK_SEEDS
-    return StoredLine("compiled, 100 % certified", questions, seeds, counts=False)
+    return StoredLine("compiled, 100 % certified", problems, seeds, counts=False)
 
 
 def _ran(name: str, scale: FigureScale, compiled: bool) -> str:

@@ -1,6 +1,6 @@
 """Lines of a figure: shapes that grow alike, with the facts that each stores.
 
-Figures 4 (left), 7, 8 and 9 and the claim that they make ask the same questions, so that what one
+Figures 4 (left), 7, 8 and 9 and the claim that they make ask the same problems, so that what one
 has measured the other reads.
 """
 
@@ -28,9 +28,9 @@ class TransformerLine:
 
     Examples:
         >>> line = TransformerLine(1.0, 1.0)
-        >>> line.question(32, "paper").parameters
+        >>> line.problem(32, "paper").parameters
         6144
-        >>> TransformerLine(0.25, 1.0).question(8, "paper") is None
+        >>> TransformerLine(0.25, 1.0).problem(8, "paper") is None
         True
     """
 
@@ -39,7 +39,7 @@ class TransformerLine:
     heads: int = 8
     scaling: Scaling = "s=r"
 
-    def question(
+    def problem(
         self, dim: int, protocol: ProtocolName, ratio: float = 1.05
     ) -> TransformerCapacityProblem | None:
         """What the shape of this d stores; None where a head or the MLP has no dimension left.
@@ -61,11 +61,11 @@ class TransformerLine:
             ratio=ratio,
         )
 
-    def questions(
+    def problems(
         self, dims: Sequence[int], protocol: ProtocolName, ratio: float = 1.05
     ) -> list[TransformerCapacityProblem]:
         """Of several d, those that have a shape."""
-        found = [self.question(dim, protocol, ratio) for dim in dims]
+        found = [self.problem(dim, protocol, ratio) for dim in dims]
         return [each for each in found if each is not None]
 
 

@@ -70,7 +70,7 @@ stand in the tables below each of them.</p></noscript>
 
 def _numbers(numbers: tuple[KeyNumber, ...]) -> str:
     cards = "\n".join(
-        f'<li><p class="question">{html.escape(number.question)}</p>'
+        f'<li><p class="question">{html.escape(number.problem)}</p>'
         f'<p class="value">{html.escape(number.value)}</p>'
         f"<p>{html.escape(number.told)}</p></li>"
         for number in numbers

@@ -1,6 +1,6 @@
 """Memories trained by the paper's own protocol (Figures 1 and 6): cross-entropy, Adam, full batch.
 
-Runs of one shape are stacked and trained together. What differs between them (weights,
+IndependentTasks of one shape are stacked and trained together. What differs between them (weights,
 associations) and the learning rate are data, so that nothing is compiled twice for one shape.
 """
 

@@ -25,7 +25,7 @@ __all__ = ["Scores", "Stack", "advance", "begin", "measure", "trained"]
 
 
 class Stack(eqx.Module):
-    """Runs that are trained together. Every array has a leading axis of runs."""
+    """IndependentTasks that are trained together. Every array has a leading axis of runs."""
 
     models: Transformer
     optimizer: Any

@@ -44,7 +44,7 @@ class Run:
 
     Args:
         start: the transformer to begin with; its embeddings stay as they are.
-        asked: the questions. Runs of one stack may differ in the answers alone.
+        asked: the questions. IndependentTasks of one stack may differ in the answers alone.
         learning_rate: the optimizer's.
         contest: runs of the same contest compete: the first to reach the criterion ends the
             others, for only the best of them counts. None competes with nobody.
