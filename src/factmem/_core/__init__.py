@@ -1,1 +1,1 @@
-"""What every package uses: errors, files, canonical JSON, random draws, timing."""
+"""Shared by all packages: errors, files, canonical JSON, random numbers, L-BFGS, timing."""

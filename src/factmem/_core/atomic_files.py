@@ -1,4 +1,4 @@
-"""Files that a reader finds whole or not at all."""
+"""Atomic file writes."""
 
 import errno
 import os
@@ -10,17 +10,31 @@ __all__ = ["write_atomic"]
 
 
 def write_atomic(path: str | os.PathLike[str], content: bytes) -> None:
-    """Writes a file so that a reader finds the old content or the new one, never a part.
+    """Write a file so that a reader sees either the old content or the new, never a part of it.
 
-    The bytes go to a temporary name in the same folder, reach the disk, and are renamed. A link is
-    followed, a file keeps its rights, and what is no file (a pipe, /dev/null) is written to.
+    The bytes go to a temporary file in the same directory, are synced to disk, and the file is
+    renamed. Symbolic links are followed and permissions are preserved. Special files (a pipe,
+    /dev/null) are written to directly.
+
+    Raises:
+        OSError: the file cannot be written; `filename` is the path that was given, or the
+            directory if that does not exist.
     """
-    path = Path(os.path.realpath(path))
+    name, path = os.fspath(path), Path(os.path.realpath(path))
     if not path.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(path.parent))
-    if path.exists() and not path.is_file():
-        path.write_bytes(content)
-        return
+        raise FileNotFoundError(errno.ENOENT, "no such directory", str(path.parent))
+    try:
+        if path.exists() and not path.is_file():
+            path.write_bytes(content)
+        else:
+            _replace(path, content)
+    except OSError as error:
+        # A full disk is reported without a file name, and nobody knows the temporary name.
+        error.filename, error.filename2 = name, None
+        raise
+
+
+def _replace(path: Path, content: bytes) -> None:
     temporary = path.with_name(f".factmem-{secrets.token_hex(8)}.part")
     try:
         with open(temporary, "xb") as file:

@@ -1,50 +1,50 @@
-"""Data that JSON can hold: as numbers, text, lists and mappings, and in one canonical form."""
+"""Conversion to JSON data, and one canonical JSON text for equal data."""
 
 import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["canonical", "plain"]
+__all__ = ["canonical_json", "to_json_data"]
 
 
-def plain(value: Any) -> Any:
-    """The same data with JSON's own types; numbers that are not finite are null.
+def to_json_data(value: Any) -> Any:
+    """Convert data to the types of JSON; NaN and infinity become null.
 
     Raises:
-        TypeError: something that JSON does not have.
+        TypeError: the data contain a type that JSON does not have.
     """
     if isinstance(value, Mapping):
-        return {str(key): plain(entry) for key, entry in value.items()}
-    if hasattr(value, "tolist"):  # numpy's numbers and arrays
-        return plain(value.tolist())
+        return {str(key): to_json_data(entry) for key, entry in value.items()}
+    if hasattr(value, "tolist"):  # numpy scalars and arrays
+        return to_json_data(value.tolist())
     if isinstance(value, str | bool | int | None):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
-        return [plain(entry) for entry in value]
-    raise TypeError(f"{type(value).__name__} is no JSON data")
+        return [to_json_data(entry) for entry in value]
+    raise TypeError(f"{type(value).__name__} is not JSON data")
 
 
-def canonical(value: Any) -> str:
-    """JSON text that is the same for the same data: keys in order, no spaces, numbers by value.
+def canonical_json(value: Any) -> str:
+    """Return the same JSON text for equal data: sorted keys, no spaces, numbers by value.
 
     Raises:
-        TypeError: something that JSON does not have.
+        TypeError: the data contain a type that JSON does not have.
 
     Examples:
-        >>> canonical({"rate": 1.0, "dim": 8}) == canonical({"dim": 8.0, "rate": 1})
+        >>> canonical_json({"rate": 1.0, "dim": 8}) == canonical_json({"dim": 8.0, "rate": 1})
         True
     """
-    data = _by_value(plain(value))
+    data = _integers_where_whole(to_json_data(value))
     return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def _by_value(value: Any) -> Any:
-    """The same data with whole numbers as integers: 1 and 1.0 are one number."""
+def _integers_where_whole(value: Any) -> Any:
+    """Convert floats such as 1.0 to integers, so that 1 and 1.0 give the same text."""
     if isinstance(value, dict):
-        return {key: _by_value(entry) for key, entry in value.items()}
+        return {key: _integers_where_whole(entry) for key, entry in value.items()}
     if isinstance(value, list):
-        return [_by_value(entry) for entry in value]
+        return [_integers_where_whole(entry) for entry in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -1,28 +1,28 @@
-"""Errors that are the caller's to mend, each a single sentence."""
+"""Errors that the user can fix. Each message is one sentence."""
 
-__all__ = ["FactTableError", "FactmemError", "StoreError", "TensorFileError", "visible"]
+__all__ = ["FactTableError", "FactmemError", "StoreError", "TensorFileError", "printable"]
 
 
 class FactmemError(ValueError):
-    """What was asked for cannot be done; the message says why, and what would be right."""
+    """Invalid input; the message says what is wrong and what is allowed."""
 
 
 class FactTableError(FactmemError):
-    """A table of facts that contradicts itself, lacks something or cannot be read."""
+    """A fact table that is inconsistent, incomplete or unreadable."""
 
 
 class StoreError(FactmemError):
-    """A store of runs that is damaged, foreign, of another version, or cannot be written."""
+    """A run store that is damaged, foreign, of another version, or not writable."""
 
 
 class TensorFileError(FactmemError):
-    """A file of tensors that is damaged, foreign, misshapen or not finite throughout."""
+    """A tensor file that is damaged, foreign, of the wrong shape, or contains NaN or infinity."""
 
 
-def visible(text: str, limit: int = 60) -> str:
-    """Text as one printable line: control characters as escapes, long text cut.
+def printable(text: str, limit: int = 60) -> str:
+    """Return the text as one printable line: control characters escaped, long text shortened.
 
-    Names come from users and may hold anything, a terminal's escape codes and line ends included.
+    Names come from users and may contain anything, including line ends and terminal escape codes.
     """
     if len(text) > limit:
         text = text[: limit - 1] + "…"

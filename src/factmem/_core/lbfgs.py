@@ -1,8 +1,7 @@
-"""L-BFGS on a full batch, always in float64, with a status that says how it ended."""
+"""Full-batch L-BFGS in float64, with a status that says how it ended."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
 from functools import partial
 from typing import Any
 
@@ -15,45 +14,42 @@ from scipy import optimize
 
 from factmem._core.errors import FactmemError
 from factmem._core.progress import Report
+from factmem._core.result import Status
 
-__all__ = ["Minimum", "Outcome", "minimize"]
+__all__ = ["FitStatus", "Minimum", "minimize"]
 
-_PAIRS = 20
-"""Pairs of vectors that L-BFGS keeps."""
-_FLAT = 1e-10
+_HISTORY_SIZE = 20
+"""Pairs of vectors that L-BFGS stores."""
+_GRADIENT_TOLERANCE = 1e-10
 
 
-class Outcome(Enum):
-    """How a minimization ended, as a sentence."""
+class FitStatus(Status):
+    """How a minimization ended."""
 
-    ENOUGH = "The caller's condition was met."
-    FLAT = "The gradient vanished."
+    CONDITION_MET = "The stopping condition was met."
+    CONVERGED = "The gradient vanished."
     STALLED = "No step lowers the loss any further in float64."
-    ITERATIONS = "The limit of iterations was reached; more might lower the loss."
+    ITERATION_LIMIT = "The iteration limit was reached; more iterations might lower the loss."
     NOT_FINITE = "The loss is not finite at the start."
 
 
 @dataclass(frozen=True)
 class Minimum:
-    """Where a minimization ended.
+    """The result of a minimization.
 
     Args:
-        point: the weights, as numpy float64 in the structure of the start.
-        loss: the loss there.
-        gradient: the largest magnitude among the entries of its gradient.
-        iterations: steps of L-BFGS.
-        outcome: why it ended.
+        point: the weights, numpy float64 arrays in the structure of the start.
+        loss: the loss at that point.
+        max_gradient: the largest absolute entry of the gradient at that point.
+        iterations: the number of L-BFGS steps.
+        status: how the minimization ended.
     """
 
     point: Any
     loss: float
-    gradient: float
+    max_gradient: float
     iterations: int
-    outcome: Outcome
-
-
-class _EnoughError(Exception):
-    """Leaves scipy from within its callback."""
+    status: FitStatus
 
 
 def minimize(
@@ -62,92 +58,99 @@ def minimize(
     data: PyTree,
     *,
     iterations: int,
-    enough: Callable[[Any], bool] | None = None,
+    stop_when: Callable[[Any], bool] | None = None,
     check_every: int = 50,
     report: Report | None = None,
 ) -> Minimum:
-    """Minimizes `loss(weights, data)` over weights by L-BFGS-B, always in float64.
+    """Minimize `loss(weights, data)` over the weights by L-BFGS-B in float64.
 
-    Stops where the gradient's largest entry is below 1e-10, where rounding leaves no way down,
-    after a number of iterations, or when `enough` says so; never because the loss moves slowly.
+    Stops when the largest entry of the gradient is below 1e-10, when rounding leaves no descent
+    direction, at the iteration limit, or when `stop_when` returns true. Slow progress alone never
+    stops it.
 
     Args:
-        loss: a function of weights and data. The same function with the same shapes compiles
-            once, so give one that is defined once: data come as the argument, not by closure.
-        start: arrays, the weights to begin with.
-        data: arrays, whatever else the loss needs.
-        iterations: at most so many steps.
-        enough: looks at the weights (numpy float64) every `check_every` steps; true ends it.
-        check_every: steps from one such look, and from one report, to the next.
-        report: told how far it is.
+        loss: a function of weights and data. It is compiled once per function object and shapes,
+            so define it once and pass data as an argument instead of closing over it.
+        start: the initial weights, a pytree of arrays.
+        data: a pytree of arrays that the loss needs.
+        iterations: the maximum number of steps.
+        stop_when: called with the weights (numpy float64) every `check_every` steps.
+        check_every: the number of steps between two checks, and between two reports.
+        report: called with the progress.
 
     Returns:
-        The point with the lowest loss that was accepted, and how it came to an end.
+        The last accepted point, which has the lowest loss, and the status.
 
     Raises:
-        FactmemError: no iterations were asked for.
+        FactmemError: `iterations` or `check_every` is below 1.
     """
     if iterations < 1 or check_every < 1:
-        raise FactmemError("a minimization needs at least one iteration")
+        raise FactmemError(
+            f"iterations and check_every must be at least 1, got {iterations} and {check_every}"
+        )
     with jax.enable_x64(True):
-        as_float64 = partial(jax.tree.map, _wide)
+        as_float64 = partial(jax.tree.map, _to_float64)
         flat, restore = ravel_pytree(as_float64(start))
         data = as_float64(data)
         steps = 0
+        condition_met = False
         last = np.asarray(flat)
 
         def weights_at(point: np.ndarray) -> Any:
             return jax.tree.map(np.asarray, restore(jnp.asarray(point)))
 
-        def loss_and_slope(point: np.ndarray) -> tuple[float, np.ndarray]:
-            value, slope = _loss_and_slope(loss, restore(jnp.asarray(point)), data)
-            return float(value), np.asarray(ravel_pytree(slope)[0])
+        def loss_and_gradient(point: np.ndarray) -> tuple[float, np.ndarray]:
+            value, gradient = _loss_and_gradient(loss, restore(jnp.asarray(point)), data)
+            return float(value), np.asarray(ravel_pytree(gradient)[0])
 
-        def look(intermediate_result: Any) -> None:
-            nonlocal steps, last
+        def after_step(intermediate_result: Any) -> None:
+            nonlocal steps, condition_met, last
             steps, last = steps + 1, intermediate_result.x.copy()
             if steps % check_every:
                 return
             if report is not None:
                 report(steps, loss=float(intermediate_result.fun))
-            if enough is not None and enough(weights_at(last)):
-                raise _EnoughError
+            if stop_when is not None and stop_when(weights_at(last)):
+                condition_met = True
+                raise StopIteration  # scipy's signal to stop
 
-        if not np.isfinite(loss_and_slope(last)[0]):
-            return Minimum(weights_at(last), np.inf, np.inf, 0, Outcome.NOT_FINITE)
-        try:
-            found = optimize.minimize(
-                loss_and_slope,
-                last,
-                jac=True,
-                method="L-BFGS-B",
-                callback=look,
-                options={
-                    "maxiter": iterations,
-                    "maxfun": 20 * iterations,
-                    "ftol": 0.0,
-                    "gtol": _FLAT,
-                    "maxcor": _PAIRS,
-                },
-            )
-            last, outcome = found.x, _outcome(found)
-        except _EnoughError:
-            outcome = Outcome.ENOUGH
-        value, slope = loss_and_slope(last)
-        return Minimum(weights_at(last), value, float(np.abs(slope).max()), steps, outcome)
+        if not np.isfinite(loss_and_gradient(last)[0]):
+            return Minimum(weights_at(last), np.inf, np.inf, 0, FitStatus.NOT_FINITE)
+        result = optimize.minimize(
+            loss_and_gradient,
+            last,
+            jac=True,
+            method="L-BFGS-B",
+            callback=after_step,
+            options={
+                "maxiter": iterations,
+                "maxfun": 20 * iterations,
+                "ftol": 0.0,
+                "gtol": _GRADIENT_TOLERANCE,
+                "maxcor": _HISTORY_SIZE,
+            },
+        )
+        if condition_met:
+            status = FitStatus.CONDITION_MET
+        else:
+            last, status = result.x, _status(result)
+        value, gradient = loss_and_gradient(last)
+        return Minimum(weights_at(last), value, float(np.abs(gradient).max()), steps, status)
 
 
 @partial(jax.jit, static_argnums=0)
-def _loss_and_slope(loss: Callable[[Any, Any], Array], weights: Any, data: Any) -> tuple[Any, Any]:
+def _loss_and_gradient(
+    loss: Callable[[Any, Any], Array], weights: Any, data: Any
+) -> tuple[Any, Any]:
     return jax.value_and_grad(loss)(weights, data)
 
 
-def _wide(leaf: Any) -> Any:
+def _to_float64(leaf: Any) -> Any:
     leaf = jnp.asarray(leaf)
     return leaf.astype(jnp.float64) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
 
 
-def _outcome(found: Any) -> Outcome:
-    if np.abs(found.jac).max() <= _FLAT:
-        return Outcome.FLAT
-    return Outcome.ITERATIONS if found.status == 1 else Outcome.STALLED
+def _status(result: Any) -> FitStatus:
+    if np.abs(result.jac).max() <= _GRADIENT_TOLERANCE:
+        return FitStatus.CONVERGED
+    return FitStatus.ITERATION_LIMIT if result.status == 1 else FitStatus.STALLED

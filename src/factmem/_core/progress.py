@@ -1,9 +1,9 @@
-"""How work that takes long tells how far it is."""
+"""The type of progress callbacks."""
 
 from collections.abc import Callable
 
 __all__ = ["Report"]
 
 Report = Callable[..., None]
-"""Called from time to time as `report(steps, loss=…, accuracy=…)`: the steps done, and whichever
-figures the work has."""
+"""Called during long computations as `report(steps, loss=…, accuracy=…)`: the number of steps
+completed, and the metrics that are available."""

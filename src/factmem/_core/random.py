@@ -1,9 +1,9 @@
-"""Normal numbers of any shape, from few compiled programs.
+"""Normal random numbers of any shape from a few compiled programs.
 
-jax compiles its generators for every new shape, which takes half a second each: longer than many
-searches take to train a shape. Its numbers depend on a key and on their place alone, so that those
-of a larger array begin with those of a smaller one: these are the same numbers as `jax.random`'s,
-drawn in sizes that are powers of two and cut.
+jax compiles its generators for every new shape, which takes half a second: more than many capacity
+searches need to train one size. Its random numbers depend only on the key and the position, so a
+longer array starts with the numbers of a shorter one. These functions draw arrays whose sizes are
+powers of two and cut them; the numbers are the same as those of `jax.random`.
 """
 
 import math
@@ -17,31 +17,31 @@ from jaxtyping import Array, Float, Key
 
 __all__ = ["normal", "truncated_normal"]
 
-_MOST = 2**18
-"""Numbers, beyond which drawing twice as many takes longer than compiling."""
+_MAX_PADDED_SIZE = 2**18
+"""Above this many numbers, drawing twice as many takes longer than compiling."""
 
 
 def normal(
     key: Key[Array, ""], shape: tuple[int, ...], dtype: Any = None
 ) -> Float[Array, "*shape"]:
-    """Independent numbers N(0, 1)."""
-    return _cut(partial(jr.normal, key, dtype=dtype), shape)
+    """Draw independent N(0, 1) numbers."""
+    return _draw_padded(partial(jr.normal, key, dtype=dtype), shape)
 
 
 def truncated_normal(
     key: Key[Array, ""], lower: float, upper: float, shape: tuple[int, ...]
 ) -> Float[Array, "*shape"]:
-    """The same, those outside of an interval never drawn."""
-    return _cut(partial(jr.truncated_normal, key, lower, upper), shape)
+    """Draw independent N(0, 1) numbers conditioned on lower < x < upper."""
+    return _draw_padded(partial(jr.truncated_normal, key, lower, upper), shape)
 
 
-def _cut(draw: Callable[..., Array], shape: tuple[int, ...]) -> Array:
+def _draw_padded(draw: Callable[..., Array], shape: tuple[int, ...]) -> Array:
     count = math.prod(shape)
-    if not 0 < count <= _MOST:
+    if not 0 < count <= _MAX_PADDED_SIZE:
         return draw(shape=shape)
-    return _first(draw(shape=(1 << (count - 1).bit_length(),)), shape)
+    return _cut(draw(shape=(1 << (count - 1).bit_length(),)), shape)
 
 
 @partial(jax.jit, static_argnums=1)
-def _first(numbers: Array, shape: tuple[int, ...]) -> Array:
+def _cut(numbers: Array, shape: tuple[int, ...]) -> Array:
     return numbers[: math.prod(shape)].reshape(shape)

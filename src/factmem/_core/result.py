@@ -1,4 +1,4 @@
-"""What every fit, construction, training and search returns: a model and a status."""
+"""The base classes of results and statuses."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -10,25 +10,25 @@ ModelT = TypeVar("ModelT")
 
 
 class Status(Enum):
-    """How a computation ended. The name goes into JSON, the value is a sentence for people."""
+    """How a computation ended: the member name goes into JSON, the value is a sentence."""
 
     @property
     def label(self) -> str:
-        """The member's name as it appears in JSON and in tables, such as `step_limit`."""
+        """The member name as it appears in JSON and in tables, such as `step_limit`."""
         return self.name.lower()
 
     @property
     def sentence(self) -> str:
-        """What it means, as one sentence."""
+        """The meaning of the status as one sentence."""
         return self.value
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result(Generic[ModelT]):
-    """A model, and how the computation that made it ended.
+    """A model and the status of the computation that made it.
 
     Args:
-        model: the memory or the transformer.
+        model: a memory or a transformer.
         status: how the computation ended.
     """
 
@@ -37,5 +37,5 @@ class Result(Generic[ModelT]):
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """What the method reports about the model, as JSON data."""
+        """Further results as JSON data."""
         return {}

@@ -1,4 +1,4 @@
-"""Tensors on disk: safetensors with the configuration as JSON in the header, written whole."""
+"""Tensor files: safetensors with the configuration as JSON in the header."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from factmem._core.atomic_files import write_atomic
-from factmem._core.errors import TensorFileError, visible
+from factmem._core.errors import TensorFileError, printable
 
 __all__ = ["load_tensors", "save_tensors"]
 
@@ -21,17 +21,21 @@ _HEADER = "factmem"
 def save_tensors(
     path: str | os.PathLike[str], kind: str, config: Mapping[str, Any], tensors: Mapping[str, Any]
 ) -> None:
-    """Saves named arrays and the configuration that gives them meaning.
+    """Save named arrays and their configuration.
 
     Args:
-        path: where to; an existing file is replaced at once, at the very end.
-        kind: what the file is, such as `"transformer"`; `load_tensors` wants the same word.
+        path: the file; an existing file is replaced atomically.
+        kind: the content of the file, such as `"transformer"`; `load_tensors` checks it.
         config: JSON data.
-        tensors: arrays by name. NaN and infinity are refused, for no reader would take them.
+        tensors: arrays by name.
+
+    Raises:
+        TensorFileError: an array contains NaN or infinity.
+        OSError: the file cannot be written.
     """
     arrays = {name: np.asarray(value, order="C") for name, value in tensors.items()}
     for name, array in arrays.items():
-        _check_finite(name, array, "not saved")
+        _check_finite(name, array, "was not saved")
     header = json.dumps({"kind": kind, "config": dict(config)}, allow_nan=False)
     write_atomic(path, save(arrays, metadata={_HEADER: header}))
 
@@ -39,14 +43,14 @@ def save_tensors(
 def load_tensors(
     path: str | os.PathLike[str], kind: str
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The configuration and the arrays of a file that `save_tensors` wrote; nothing is unpickled.
+    """Load the configuration and the arrays of a file written by `save_tensors`, without pickle.
 
     Raises:
-        TensorFileError: the file is damaged, foreign, of another kind, or holds NaN or infinity.
+        TensorFileError: the file is damaged, foreign, of another kind, or contains NaN or infinity.
         OSError: the file cannot be opened.
     """
-    name = visible(Path(path).name)
-    with open(path, "rb"):  # safetensors hides why a file cannot be opened
+    name = printable(Path(path).name)
+    with open(path, "rb"):  # safetensors does not say why a file cannot be opened
         pass
     try:
         with safe_open(path, framework="numpy") as file:
@@ -54,7 +58,7 @@ def load_tensors(
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     except (SafetensorError, TypeError, ValueError, KeyError, AttributeError, OSError) as error:
         raise TensorFileError(
-            f"{name} is not a whole safetensors file ({visible(str(error))})"
+            f"{name} is not a complete safetensors file ({printable(str(error))})"
         ) from None
     config = _read_header(name, metadata, kind)
     for key, array in tensors.items():
@@ -69,15 +73,17 @@ def _read_header(name: str, metadata: Mapping[str, str], kind: str) -> dict[str,
         )
     try:
         header = json.loads(metadata[_HEADER])
-        found, config = header["kind"], header["config"]
+        actual_kind, config = header["kind"], header["config"]
     except (ValueError, KeyError, TypeError, RecursionError):
         raise TensorFileError(f"{name} has a damaged header") from None
-    if found != kind or not isinstance(config, dict):
-        raise TensorFileError(f"{name} holds a {visible(str(found))}, not a {kind}")
+    if actual_kind != kind or not isinstance(config, dict):
+        raise TensorFileError(
+            f"{name} must contain '{kind}', but it contains '{printable(str(actual_kind))}'"
+        )
     return config
 
 
-def _check_finite(name: str, array: np.ndarray, where: str) -> None:
-    # Not by numpy's list of floating types, which lacks bfloat16.
+def _check_finite(name: str, array: np.ndarray, context: str) -> None:
+    # By kind, because bfloat16 is not among numpy's floating types.
     if array.dtype.kind not in "biu" and not np.isfinite(array).all():
-        raise TensorFileError(f"tensor '{visible(name)}' {where}: it holds NaN or infinite numbers")
+        raise TensorFileError(f"tensor '{printable(name)}' {context}: it contains NaN or infinity")

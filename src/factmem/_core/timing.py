@@ -1,4 +1,4 @@
-"""Compile time and run time, told apart."""
+"""Compile time and run time, measured separately."""
 
 import time
 from types import TracebackType
@@ -6,16 +6,16 @@ from typing import Any
 
 __all__ = ["Stopwatch"]
 
-_COMPILING = (
+_COMPILE_EVENTS = (
     "/jax/core/compile/jaxpr_to_mlir_module_duration",
     "/jax/core/compile/backend_compile_duration",
 )
 
 
 class Stopwatch:
-    """Measures a block of code: the seconds that jax spent compiling, and all others.
+    """A context manager that measures the compile time and the run time of a block.
 
-    Whoever stops it makes sure that results are there (`jax.block_until_ready`).
+    Call `jax.block_until_ready` on the results before the block ends.
 
     Examples:
         >>> with Stopwatch() as watch:
@@ -26,14 +26,14 @@ class Stopwatch:
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        """Run time: all that was not compilation."""
+        """Run time: the elapsed time without compilation."""
         self.compile_seconds = 0.0
-        """Time that jax spent lowering and compiling."""
+        """Time that jax spent on lowering and compilation."""
 
     def __enter__(self) -> "Stopwatch":
         from jax import monitoring
 
-        monitoring.register_event_duration_secs_listener(self._heard)
+        monitoring.register_event_duration_secs_listener(self._on_event)
         self._start = time.perf_counter()
         return self
 
@@ -46,9 +46,9 @@ class Stopwatch:
         from jax import monitoring
 
         elapsed = time.perf_counter() - self._start
-        monitoring.unregister_event_duration_listener(self._heard)
+        monitoring.unregister_event_duration_listener(self._on_event)
         self.seconds = max(0.0, elapsed - self.compile_seconds)
 
-    def _heard(self, event: str, duration_secs: float, **_: Any) -> None:
-        if event in _COMPILING:
+    def _on_event(self, event: str, duration_secs: float, **_: Any) -> None:
+        if event in _COMPILE_EVENTS:
             self.compile_seconds += duration_secs

@@ -1,4 +1,4 @@
-"""What is remembered and how it is asked; the names stand in `__init__.pyi`."""
+"""Fact tables, vocabularies and prompts. `__init__.pyi` lists the public names."""
 
 import lazy_loader
 

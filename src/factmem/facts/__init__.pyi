@@ -2,8 +2,8 @@ from .csv_files import format_csv as format_csv
 from .csv_files import parse_csv as parse_csv
 from .csv_files import read_csv as read_csv
 from .csv_files import write_csv as write_csv
+from .prompts import PromptBatch as PromptBatch
 from .prompts import PromptDistribution as PromptDistribution
-from .prompts import Prompts as Prompts
 from .prompts import count_tokens as count_tokens
 from .table import MISSING as MISSING
 from .table import FactTable as FactTable

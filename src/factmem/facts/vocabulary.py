@@ -1,4 +1,4 @@
-"""Which token has which number."""
+"""Token ids."""
 
 import operator
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ class Vocabulary:
 
         subjects | relations | noise | EOS | answers
 
-    Answers never stand in a prompt, so they come last, and a prompt is counted over the first
-    `prompt_tokens` ids alone. EOS is the last token that a prompt can hold.
+    Answers never appear in prompts, so they come last: token counts of prompts cover only the
+    first `prompt_tokens` ids.
     """
 
     subjects: int
@@ -28,34 +28,34 @@ class Vocabulary:
             count = operator.index(getattr(self, name))
             object.__setattr__(self, name, count)
             if count < 1:
-                raise FactmemError(f"a vocabulary needs {name}: at least 1, not {count}")
+                raise FactmemError(f"{name} must be at least 1, got {count}")
 
     @property
     def first_relation(self) -> int:
-        """Id of the first relation."""
+        """The id of the first relation."""
         return self.subjects
 
     @property
     def first_noise(self) -> int:
-        """Id of the first noise token."""
+        """The id of the first noise token."""
         return self.subjects + self.relations
 
     @property
     def eos(self) -> int:
-        """Id of the end-of-sequence token, which ends every prompt and asks the question."""
+        """The id of the end-of-sequence token, the last token of every prompt."""
         return self.first_noise + self.noise
 
     @property
     def prompt_tokens(self) -> int:
-        """How many tokens can stand in a prompt: everything but the answers."""
+        """The number of tokens that can appear in a prompt: all but the answers."""
         return self.eos + 1
 
     @property
     def first_answer(self) -> int:
-        """Id of the first answer."""
+        """The id of the first answer."""
         return self.prompt_tokens
 
     @property
     def size(self) -> int:
-        """|V|: all tokens."""
+        """|V|, the number of tokens."""
         return self.prompt_tokens + self.answers

@@ -1,7 +1,4 @@
-"""Section 3 of the paper: memories that map keys to values, and the best one there can be.
-
-The names stand in `__init__.pyi`.
-"""
+"""Associative memories (section 3 of the paper). `__init__.pyi` lists the public names."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Activations σ of an MLP: ReLU, or a polynomial given by its Hermite coefficients."""
+"""Activations σ of MLPs: ReLU, and polynomials given by their Hermite coefficients."""
 
 from dataclasses import dataclass
 from math import sqrt
@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from factmem._core.errors import FactmemError
 
 __all__ = [
-    "HIGHEST_DEGREE",
+    "MAX_DEGREE",
     "Activation",
     "HermitePolynomial",
     "Relu",
@@ -19,16 +19,18 @@ __all__ = [
     "hermite",
 ]
 
-HIGHEST_DEGREE = 100
-_LARGEST_COEFFICIENT = 1e30
+MAX_DEGREE = 100
+_MAX_COEFFICIENT = 1e30
 
 
 def hermite(degree: int, x: Float[Array, "..."]) -> Float[Array, "..."]:
-    """The orthonormal Hermite polynomial h_k(x) = He_k(x)/√k!, so that E h_j(g) h_k(g) = 1{j=k}.
+    """Evaluate the orthonormal Hermite polynomial h_k(x) = He_k(x)/√k!.
+
+    For g ~ N(0, 1), E h_j(g) h_k(g) = 1{j=k}.
 
     Args:
         degree: k.
-        x: where; g ~ N(0, 1) above.
+        x: the points.
     """
     return HermitePolynomial((0.0,) * degree + (1.0,))(x)
 
@@ -38,11 +40,11 @@ class Relu:
     """σ(x) = max(0, x), the activation of the authors' experiments."""
 
     def __call__(self, x: Float[Array, "..."]) -> Float[Array, "..."]:
-        """σ(x), entry by entry."""
+        """Compute σ(x) elementwise."""
         return jax.nn.relu(x)
 
     def config(self) -> dict[str, Any]:
-        """JSON data from which `activation_from_config` makes this activation again."""
+        """Return JSON data for `activation_from_config`."""
         return {"name": "relu"}
 
 
@@ -59,27 +61,33 @@ class HermitePolynomial:
     def __post_init__(self) -> None:
         coefficients = tuple(float(c) for c in self.coefficients)
         object.__setattr__(self, "coefficients", coefficients)
-        if not 1 <= len(coefficients) <= HIGHEST_DEGREE + 1:
-            raise FactmemError(f"a polynomial has a degree from 0 to {HIGHEST_DEGREE}")
-        if not all(abs(c) <= _LARGEST_COEFFICIENT for c in coefficients):
-            raise FactmemError(f"coefficients are finite, up to {_LARGEST_COEFFICIENT}")
+        if not 1 <= len(coefficients) <= MAX_DEGREE + 1:
+            raise FactmemError(
+                f"a polynomial must have from 1 to {MAX_DEGREE + 1} coefficients, got "
+                f"{len(coefficients)}"
+            )
+        if not all(abs(c) <= _MAX_COEFFICIENT for c in coefficients):
+            raise FactmemError(
+                f"coefficients must be finite, from −{_MAX_COEFFICIENT:.0e} to "
+                f"{_MAX_COEFFICIENT:.0e}"
+            )
 
     def __call__(self, x: Float[Array, "..."]) -> Float[Array, "..."]:
-        """σ(x), entry by entry, by h_{k+1} = (x h_k − √k h_{k−1}) / √(k+1)."""
-        before, here = jnp.zeros_like(x), jnp.ones_like(x)
-        total = self.coefficients[0] * here
+        """Compute σ(x) elementwise, by h_{k+1} = (x h_k − √k h_{k−1}) / √(k+1)."""
+        previous, current = jnp.zeros_like(x), jnp.ones_like(x)
+        total = self.coefficients[0] * current
         for k, coefficient in enumerate(self.coefficients[1:]):
-            before, here = here, (x * here - sqrt(k) * before) / sqrt(k + 1)
-            total = total + coefficient * here
+            previous, current = current, (x * current - sqrt(k) * previous) / sqrt(k + 1)
+            total = total + coefficient * current
         return total
 
     def derivative(self) -> "HermitePolynomial":
-        """σ', by h_k' = √k h_{k−1}."""
-        slopes = tuple(sqrt(k) * c for k, c in enumerate(self.coefficients))[1:]
-        return HermitePolynomial(slopes or (0.0,))
+        """Return σ', by h_k' = √k h_{k−1}."""
+        coefficients = tuple(sqrt(k) * c for k, c in enumerate(self.coefficients))[1:]
+        return HermitePolynomial(coefficients or (0.0,))
 
     def config(self) -> dict[str, Any]:
-        """JSON data from which `activation_from_config` makes this activation again."""
+        """Return JSON data for `activation_from_config`."""
         return {"name": "hermite", "coefficients": list(self.coefficients)}
 
 
@@ -87,7 +95,7 @@ Activation = Relu | HermitePolynomial
 
 
 def activation_from_config(config: dict[str, Any]) -> Activation:
-    """The activation whose `config()` this is.
+    """Return the activation with this `config()`.
 
     Raises:
         FactmemError: no activation has this configuration.
@@ -98,4 +106,4 @@ def activation_from_config(config: dict[str, Any]) -> Activation:
         case {"name": "hermite", "coefficients": [*coefficients]}:
             return HermitePolynomial(tuple(float(c) for c in coefficients))
         case _:
-            raise FactmemError("the activation is neither relu nor a Hermite polynomial")
+            raise FactmemError("the activation must be relu or a Hermite polynomial")

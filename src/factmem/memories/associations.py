@@ -1,4 +1,4 @@
-"""What a memory stores: N keys, M values, and which value belongs to which key."""
+"""Associations: N keys, M values, and the value that belongs to each key."""
 
 from collections.abc import Callable
 from math import log2
@@ -27,20 +27,20 @@ def _as_floats(vectors: Any) -> Array:
 
 
 class Associations(eqx.Module):
-    """Pairs to remember: the key e_x belongs to the value u_f*(x).
+    """Pairs of keys e_x and values u_f*(x) to store.
 
     Args:
-        keys: e_x, one row an association.
-        values: u_y, one row a possible answer; answers are decoded over all of them.
+        keys: e_x, one row per association.
+        values: u_y, one row per possible answer; decoding takes the argmax over all of them.
         target: f*(x), the row of `values` that belongs to each key.
 
     Raises:
-        FactmemError: shapes that do not fit, numbers that are not finite, or an answer that is no
-            row of `values`.
+        FactmemError: shapes do not match, numbers are not finite, or a target is not a row of
+            `values`.
 
     Examples:
         >>> import jax.random as jr
-        >>> pairs = Associations.draw(jr.key(0), facts=64, dim=32)
+        >>> pairs = Associations.draw(facts=64, dim=32, key=jr.key(0))
         >>> pairs.facts, pairs.outputs, pairs.dim, pairs.bits
         (64, 64, 32, 384.0)
     """
@@ -52,57 +52,62 @@ class Associations(eqx.Module):
     def __check_init__(self) -> None:
         keys, values, target = self.keys.shape, self.values.shape, self.target.shape
         if len(keys) != 2 or len(values) != 2 or 0 in (*keys, *values):
-            raise FactmemError("keys and values are matrices with at least one row and one column")
+            raise FactmemError(
+                f"keys and values must be non-empty matrices, got shapes {keys} and {values}"
+            )
         if keys[1] != values[1]:
-            raise FactmemError(f"keys have {keys[1]} dimensions, but values have {values[1]}")
+            raise FactmemError(
+                f"keys have {keys[1]} dimensions, but values have {values[1]}; they must be equal"
+            )
         if target != keys[:1]:
-            raise FactmemError(f"{keys[0]} keys need a target of {keys[0]} entries, not {target}")
+            raise FactmemError(f"the target must have shape ({keys[0]},), got {target}")
         if not jnp.issubdtype(self.target.dtype, jnp.integer):
-            raise FactmemError("a target is a whole number for each key: the row of its value")
+            raise FactmemError(f"the target must be an array of integers, got {self.target.dtype}")
         if any(isinstance(part, Tracer) for part in (self.keys, self.values, self.target)):
             return
         if not (np.isfinite(self.keys).all() and np.isfinite(self.values).all()):
-            raise FactmemError("keys and values are finite numbers throughout")
+            raise FactmemError("keys and values must be finite")
         rows = np.asarray(self.target)
         if rows.min() < 0 or rows.max() >= values[0]:
-            raise FactmemError(f"the target names values from 0 to {values[0] - 1} and no others")
+            raise FactmemError(
+                f"targets must be from 0 to {values[0] - 1}, got {rows.min()} to {rows.max()}"
+            )
 
     @classmethod
     def draw(
         cls,
-        key: Key[Array, ""],
         facts: int,
         dim: int,
         outputs: int | None = None,
         target: Target | None = None,
-        embedding: Callable[[Key[Array, ""], int, int], Float[Array, "count dim"]] = sphere,
+        embedding: Callable[..., Float[Array, "count dim"]] = sphere,
+        *,
+        key: Key[Array, ""],
     ) -> "Associations":
-        """Random keys and values, independent of each other.
+        """Draw independent random keys and values.
 
         Args:
-            key: randomness.
             facts: N.
             dim: d.
-            outputs: M; N unless given.
-            target: which f*, see `draw_target`; unless given, the identity where values suffice
-                and blocks where keys must share them.
-            embedding: how vectors are drawn; on the unit sphere unless given.
+            outputs: M; N by default.
+            target: the map f*, see `draw_target`; by default the identity if M ≥ N, else blocks.
+            embedding: draws vectors as `embedding(count, dim, key=key)`; `sphere` by default.
+            key: the random key.
 
         Raises:
-            FactmemError: a size below 1, or a target that needs other sizes.
+            FactmemError: a size is below 1, or the target needs other sizes.
         """
         outputs = facts if outputs is None else outputs
         if min(facts, dim, outputs) < 1:
             raise FactmemError(
-                f"associations need at least one fact, one output and one dimension, "
-                f"not {facts}, {outputs} and {dim}"
+                f"facts, dim and outputs must be at least 1, got {facts}, {dim} and {outputs}"
             )
         target = target or ("identity" if outputs >= facts else "blocks")
         key_key, value_key, target_key = jr.split(key, 3)
         return cls(
-            keys=embedding(key_key, facts, dim),
-            values=embedding(value_key, outputs, dim),
-            target=draw_target(target_key, facts, outputs, target),
+            keys=embedding(facts, dim, key=key_key),
+            values=embedding(outputs, dim, key=value_key),
+            target=draw_target(facts, outputs, target, key=target_key),
         )
 
     @property
@@ -112,7 +117,7 @@ class Associations(eqx.Module):
 
     @property
     def outputs(self) -> int:
-        """M, the number of values over which an answer is decoded."""
+        """M, the number of values."""
         return self.values.shape[0]
 
     @property
@@ -127,34 +132,34 @@ class Associations(eqx.Module):
 
     @property
     def bits(self) -> float:
-        """N · log2 M, the information in an arbitrary map from keys to values."""
+        """N · log2 M, the information in an arbitrary map from keys to values, in bits."""
         return self.facts * log2(self.outputs)
 
     @property
     def injective(self) -> bool:
-        """Whether no two keys share a value, which Theorem 1 assumes."""
+        """Whether no two keys share a value, as Theorem 1 assumes."""
         return np.unique(np.asarray(self.target)).size == self.facts
 
 
 def draw_target(
-    key: Key[Array, ""], facts: int, outputs: int, target: Target
+    facts: int, outputs: int, target: Target, *, key: Key[Array, ""]
 ) -> Int[Array, "{facts}"]:
-    """A map f* from N keys to M values.
+    """Draw a map f* from N keys to M values.
 
     `identity`: f*(x) = x; `permutation`: distinct random values; both are injective. `blocks`:
-    f*(x) = ⌊x M/N⌋, as the authors' experiments have it: about N/M keys to each value.
+    f*(x) = ⌊x M/N⌋, as in the authors' experiments, with about N/M keys per value.
 
     Raises:
-        FactmemError: more distinct values asked for than there are, or an unknown target.
+        FactmemError: an injective target with M < N, or an unknown target.
     """
     if target not in TARGETS:
-        raise FactmemError(f"no target '{target}'; there are {', '.join(TARGETS)}")
-    places = np.arange(facts)
+        raise FactmemError(f"target must be one of {', '.join(TARGETS)}, got '{target}'")
+    indices = np.arange(facts)
     if target == "blocks":
-        return jnp.asarray(places * outputs // facts)
+        return jnp.asarray(indices * outputs // facts)
     if outputs < facts:
         raise FactmemError(
-            f"{facts} facts cannot have distinct answers among {outputs} outputs; "
-            f"give at least {facts} outputs, or take the target 'blocks'"
+            f"{facts} facts cannot have distinct answers among {outputs} outputs; outputs must be "
+            f"at least {facts}, or the target 'blocks'"
         )
-    return jnp.asarray(places) if target == "identity" else jr.permutation(key, outputs)[:facts]
+    return jnp.asarray(indices) if target == "identity" else jr.permutation(key, outputs)[:facts]

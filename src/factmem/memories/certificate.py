@@ -1,12 +1,13 @@
 """Proofs about linear memories, in numpy float64 and independent of any solver.
 
-That W stores everything is proved by its margins. That no W does is proved by weights λ_xy ≥ 0
-with Σ λ_xy (u_f*(x) − u_y) e_xᵀ = 0 (Gordan): then Σ λ_xy γ_xy = 0 for every W, so not all margins
-are positive. Numbers λ give only a small residual ε = ‖Σ λ_xy (u_f*(x) − u_y) e_xᵀ‖, Σ λ = 1. But
-if the vectors of a set J have full rank, with σ the smallest singular value of the matrix A_J that
-they form, then changing λ on J by at most ε/σ makes the sum exactly zero; and if ε < σ · min_J λ,
-nothing becomes negative on the way. So an exact λ lies next to the computed one, and the
-impossibility is proved. Rounding errors are bounded and counted on the unfavorable side.
+The margins of W prove that it stores all associations. Weights λ_xy ≥ 0, not all zero, with
+Σ λ_xy (u_f*(x) − u_y) e_xᵀ = 0 prove that no W does (Gordan's theorem): Σ λ_xy γ_xy = 0 for every
+W, so not all margins are positive. Computed λ with Σ λ = 1 only have a small residual
+ε = ‖Σ λ_xy (u_f*(x) − u_y) e_xᵀ‖. But if the vectors of a set J have full rank, and σ is the
+smallest singular value of the matrix A_J that they form, then changing λ on J by at most ε/σ makes
+the sum exactly zero; and if ε < σ · min_J λ, no weight becomes negative. So an exact λ exists close
+to the computed one, and infeasibility is proved. Rounding errors are bounded in the conservative
+direction.
 """
 
 from collections.abc import Iterator
@@ -20,33 +21,34 @@ from factmem.memories.associations import Associations
 
 __all__ = ["Infeasibility", "infeasibility", "proved_margin"]
 
-_UNIT = np.finfo(np.float64).eps
+_EPS = np.finfo(np.float64).eps
 _BLOCK_ENTRIES = 2**20
-_LARGEST_SYSTEM = 20_000
-_SHARES_OF_MEAN = (1 / 8, 1 / 2, 1 / 32)
+_MAX_UNKNOWNS = 20_000
+_RELATIVE_CUTOFFS = (1 / 8, 1 / 2, 1 / 32)
+"""J contains the slacks of at least these fractions of the mean slack, tried in this order."""
 
 
 class Infeasibility(NamedTuple):
-    """How near weights λ come to proving that no linear memory exists.
+    """Residual and threshold of a proof that no linear memory exists.
 
-    The proof is complete when `residual < threshold`.
+    The proof is complete if `residual < threshold`.
     """
 
     residual: float
-    """ε, a bound on ‖Σ λ_xy (u_f*(x) − u_y) e_xᵀ‖ with Σ λ = 1, rounding included."""
+    """An upper bound on ε = ‖Σ λ_xy (u_f*(x) − u_y) e_xᵀ‖ with Σ λ = 1, including rounding."""
     threshold: float
-    """σ_min(A_J) · min_J λ, from below; zero where A_J has not full rank."""
+    """A lower bound on σ_min(A_J) · min_J λ; zero if A_J does not have full rank."""
 
     @property
     def proved(self) -> bool:
-        """Whether no linear memory has only positive margins."""
+        """Whether it is proved that no linear memory recalls all associations."""
         return self.residual < self.threshold
 
 
 def proved_margin(matrix: np.ndarray, associations: Associations) -> float:
-    """A lower bound on the smallest margin of F(e) = W e, rounding included.
+    """Return a lower bound on the smallest margin of F(e) = W e, including rounding errors.
 
-    Positive: W recalls every association, as a statement about exact numbers.
+    If it is positive, W recalls every association in exact arithmetic.
     """
     matrix = matrix.astype(np.float64)
     keys, values, target = _float64(associations)
@@ -56,35 +58,36 @@ def proved_margin(matrix: np.ndarray, associations: Associations) -> float:
         outputs = keys[rows] @ matrix.T
         scores = outputs @ values.T
         right = np.take_along_axis(scores, target[rows, None], axis=1)
-        # |fl(uᵀWe) − uᵀWe| ≤ γ |u|ᵀ|W||e| with γ about 2d units; twice that for a difference.
+        # |fl(uᵀWe) − uᵀWe| ≤ γ |u|ᵀ|W||e| with γ ≈ 2d·eps; twice that for a difference.
         sizes = (np.abs(keys[rows]) @ np.abs(matrix).T) @ np.abs(values).T
-        errors = (4 * dim + 8) * _UNIT * sizes.max(axis=1, keepdims=True)
+        errors = (4 * dim + 8) * _EPS * sizes.max(axis=1, keepdims=True)
         margins = right - scores - errors
         np.put_along_axis(margins, target[rows, None], np.inf, axis=1)
-        smallest = float(np.minimum(smallest, margins.min()))  # which keeps NaN, as min() may not
+        smallest = float(np.minimum(smallest, margins.min()))  # propagates NaN, unlike min()
     return smallest
 
 
 def infeasibility(matrix: np.ndarray, associations: Associations) -> Infeasibility:
-    """Reads λ_xy = max(0, 1 − γ_xy) off a matrix W and asks whether it proves impossibility.
+    """Compute the proof of infeasibility with the weights λ_xy = max(0, 1 − γ_xy) of a matrix W.
 
-    Any W may be given; at the minimum of the squared hinge the residual vanishes.
+    W may be any matrix; the residual vanishes at the minimum of the squared hinge.
     """
     problem = _Problem(matrix, associations)
     total, count, residual = problem.residual()
     if total == 0:
         return Infeasibility(residual=inf, threshold=0.0)
-    best = 0.0
-    for share in _SHARES_OF_MEAN if problem.unknowns <= _LARGEST_SYSTEM else ():
-        least = share * total / count
-        best = max(best, float(problem.smallest_singular_value(least) * least / total))
-        if residual < best:
+    threshold = 0.0
+    for fraction in _RELATIVE_CUTOFFS if problem.unknowns <= _MAX_UNKNOWNS else ():
+        cutoff = fraction * total / count
+        sigma = problem.smallest_singular_value(cutoff)
+        threshold = max(threshold, float(sigma * cutoff / total))
+        if residual < threshold:
             break
-    return Infeasibility(residual, best)
+    return Infeasibility(residual, threshold)
 
 
 class _Problem:
-    """The vectors (u_f*(x) − u_y) ⊗ e_x with their weights, never all at once in memory."""
+    """The vectors (u_f*(x) − u_y) ⊗ e_x and their weights, computed in blocks."""
 
     def __init__(self, matrix: np.ndarray, associations: Associations) -> None:
         self.matrix = matrix.astype(np.float64)
@@ -94,11 +97,11 @@ class _Problem:
 
     @property
     def unknowns(self) -> int:
-        """The dimension in which the vectors lie: d², or less for fewer than d + 1 values."""
+        """The dimension of the span of the vectors: d², or less with at most d values."""
         return self.keys.shape[1] * self.coordinates.shape[1]
 
     def slacks(self) -> Iterator[tuple[slice, np.ndarray]]:
-        """max(0, 1 − γ_xy), zero at y = f*(x), for one block of keys after the other."""
+        """Yield max(0, 1 − γ_xy), zero at y = f*(x), for blocks of keys."""
         for rows in _blocks(self.associations):
             scores = (self.keys[rows] @ self.matrix.T) @ self.values.T
             own = self.target[rows, None]
@@ -107,7 +110,7 @@ class _Problem:
             yield rows, slack
 
     def residual(self) -> tuple[float, int, float]:
-        """Σ λ, the number of positive λ, and ε of the weights divided by their sum."""
+        """Return Σ λ, the number of positive λ, and ε for λ divided by its sum."""
         total, count = 0.0, 0
         sums = np.zeros((self.coordinates.shape[1], self.keys.shape[1]))
         sizes = np.zeros_like(sums)
@@ -120,37 +123,38 @@ class _Problem:
                 self.keys[rows]
             )
         terms = self.associations.facts + self.associations.outputs + 8
-        rounding = 2 * terms * _UNIT * float(np.linalg.norm(sizes))
+        rounding = 2 * terms * _EPS * float(np.linalg.norm(sizes))
         return total, count, float(np.linalg.norm(sums) + rounding) / (total or 1.0)
 
-    def smallest_singular_value(self, least: float) -> float:
-        """A lower bound on σ_min(A_J), J the vectors whose slack is at least `least`."""
+    def smallest_singular_value(self, cutoff: float) -> float:
+        """Return a lower bound on σ_min(A_J), where J has the slacks of at least `cutoff`."""
         try:
-            gram, members, size = self._gram(least)
+            gram, members, size = self._gram(cutoff)
         except MemoryError:
             return 0.0
         if members < self.unknowns:
             return 0.0
-        rounding = 4 * (self.unknowns + members) * _UNIT * size
+        rounding = 4 * (self.unknowns + members) * _EPS * size
         estimate = _smallest_eigenvalue(gram)
         for shift in (0.9 * estimate, 0.5 * estimate):
-            # Cholesky's success is the proof; the estimate only says where to try.
+            # A successful Cholesky factorization is the proof; the estimate is only a guess.
             if shift > rounding and _is_positive(gram, shift):
                 return sqrt(shift - rounding)
         return 0.0
 
-    def _gram(self, least: float) -> tuple[np.ndarray, int, float]:
-        """A_J A_Jᵀ = Σ_x (Σ_y δ_xy δ_xyᵀ) ⊗ e_x e_xᵀ with δ_xy = u_f*(x) − u_y; |J|; its size.
+    def _gram(self, cutoff: float) -> tuple[np.ndarray, int, float]:
+        """Compute A_J A_Jᵀ = Σ_x (Σ_y δ_xy δ_xyᵀ) ⊗ e_x e_xᵀ with δ_xy = u_f*(x) − u_y.
 
-        The size is what the trace would be if nothing cancelled in δ_xy: rounding errors scale
-        with it, however small the differences are.
+        Returns:
+            The matrix, |J|, and the trace that it would have without cancellation in δ_xy;
+            rounding errors scale with that trace.
         """
-        wide, deep = self.coordinates.shape[1], self.keys.shape[1]
+        rank, dim = self.coordinates.shape[1], self.keys.shape[1]
         squares = _outer(self.coordinates, self.coordinates)
         lengths = np.linalg.norm(self.coordinates, axis=1)
-        gram, members, size = np.zeros((wide * wide, deep * deep)), 0, 0.0
+        gram, members, size = np.zeros((rank * rank, dim * dim)), 0, 0.0
         for rows, slack in self.slacks():
-            chosen = (slack >= least).astype(np.float64)
+            chosen = (slack >= cutoff).astype(np.float64)
             members += int(chosen.sum())
             own = self.coordinates[self.target[rows]]
             sums = (lengths[self.target[rows], None] + lengths[None, :]) ** 2
@@ -163,15 +167,15 @@ class _Problem:
                 - _outer(others, own)
             )
             gram += differences.T @ _outer(self.keys[rows], self.keys[rows])
-        blocks = gram.reshape(wide, wide, deep, deep).transpose(0, 2, 1, 3)
-        return blocks.reshape(wide * deep, wide * deep), members, size
+        blocks = gram.reshape(rank, rank, dim, dim).transpose(0, 2, 1, 3)
+        return blocks.reshape(rank * dim, rank * dim), members, size
 
 
 def _coordinates(values: np.ndarray) -> np.ndarray:
-    """Vectors whose differences span their whole space, with the same linear relations.
+    """Return coordinates of the values in which their differences span the whole space.
 
-    Differences of more than d vectors span all d dimensions. Those of M ≤ d independent ones span
-    M − 1, and in the basis u_y − u_0 they are the differences of 0 and the unit vectors.
+    Differences of more than d vectors span d dimensions. Those of M ≤ d independent vectors span
+    M − 1 dimensions; in the basis u_y − u_0 the values are 0 and the unit vectors.
     """
     outputs, dim = values.shape
     if outputs > dim:
@@ -192,7 +196,7 @@ def _is_positive(gram: np.ndarray, shift: float) -> bool:
 
 
 def _smallest_eigenvalue(gram: np.ndarray) -> float:
-    """By inverse iteration; zero for a matrix that is not positive definite."""
+    """Estimate the smallest eigenvalue by inverse iteration; zero if not positive definite."""
     try:
         factor = cho_factor(gram, check_finite=False)
     except LinAlgError:

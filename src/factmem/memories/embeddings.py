@@ -1,4 +1,4 @@
-"""Vectors for tokens, keys and values: uniform on the sphere, Gaussian, or orthonormal."""
+"""Random embeddings: uniform on the sphere, Gaussian, or orthonormal."""
 
 from typing import NamedTuple
 
@@ -11,38 +11,38 @@ from factmem._core.random import normal
 
 __all__ = ["Overlaps", "gaussian", "orthonormal", "overlaps", "sphere"]
 
-_BLOCK = 256
+_BLOCK_ROWS = 256
 
 
-def sphere(key: Key[Array, ""], count: int, dim: int) -> Float[Array, "{count} {dim}"]:
-    """Independent vectors, uniform on the unit sphere: the paper's embeddings in all theorems."""
-    vectors = normal(key, _shape(count, dim))
+def sphere(count: int, dim: int, *, key: Key[Array, ""]) -> Float[Array, "{count} {dim}"]:
+    """Draw independent vectors, uniform on the unit sphere, as in the paper's theorems."""
+    vectors = normal(key, _checked_shape(count, dim))
     return vectors / jnp.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-def gaussian(key: Key[Array, ""], count: int, dim: int) -> Float[Array, "{count} {dim}"]:
-    """Independent vectors with entries N(0, 1/d), of length about 1: the authors' experiments."""
-    return normal(key, _shape(count, dim)) / jnp.sqrt(1.0 * dim)
+def gaussian(count: int, dim: int, *, key: Key[Array, ""]) -> Float[Array, "{count} {dim}"]:
+    """Draw independent vectors with entries N(0, 1/d), as in the authors' experiments."""
+    return normal(key, _checked_shape(count, dim)) / jnp.sqrt(1.0 * dim)
 
 
-def orthonormal(key: Key[Array, ""], count: int, dim: int) -> Float[Array, "{count} {dim}"]:
-    """The first rows of a uniformly random rotation: the paper's section on dynamics.
+def orthonormal(count: int, dim: int, *, key: Key[Array, ""]) -> Float[Array, "{count} {dim}"]:
+    """Draw the first rows of a uniformly random rotation, as in section 5 of the paper.
 
     Raises:
         FactmemError: more vectors than dimensions.
     """
     if count > dim:
         raise FactmemError(
-            f"{count} vectors cannot be orthonormal in {dim} dimensions; use a dimension of at "
-            f"least {count}"
+            f"{count} vectors cannot be orthonormal in {dim} dimensions; dim must be at least "
+            f"{count}"
         )
-    q, r = jnp.linalg.qr(normal(key, _shape(count, dim)).T)
-    # QR alone is not uniform: its signs are fixed by convention, so give them back.
+    q, r = jnp.linalg.qr(normal(key, _checked_shape(count, dim)).T)
+    # QR fixes the signs by convention; without this correction the rotation is not uniform.
     return (q * jnp.sign(jnp.diagonal(r))[None, :]).T
 
 
 class Overlaps(NamedTuple):
-    """How far vectors are from orthogonal; for unit vectors, inner products are cosines."""
+    """Inner products between distinct vectors; cosines for unit vectors."""
 
     coherence: Float[Array, ""]
     """max |⟨e_i, e_j⟩| over i ≠ j."""
@@ -51,7 +51,7 @@ class Overlaps(NamedTuple):
 
 
 def overlaps(vectors: Float[Array, "count dim"]) -> Overlaps:
-    """Inner products between different vectors, summed up.
+    """Compute the largest and the mean square inner product of distinct vectors.
 
     Works in blocks of rows, so that [count, count] is never in memory at once.
 
@@ -60,20 +60,18 @@ def overlaps(vectors: Float[Array, "count dim"]) -> Overlaps:
     """
     count, _ = vectors.shape
     if count < 2:
-        raise FactmemError(f"overlaps need at least two vectors, not {count}")
+        raise FactmemError(f"overlaps need at least 2 vectors, got {count}")
 
     def of_row(row: Array) -> tuple[Array, Array]:
         products = jnp.matmul(vectors, vectors[row], precision=jax.lax.Precision.HIGHEST)
         others = jnp.where(jnp.arange(count) == row, 0.0, products)
         return jnp.max(jnp.abs(others)), jnp.sum(others**2)
 
-    largest, squares = jax.lax.map(of_row, jnp.arange(count), batch_size=_BLOCK)
+    largest, squares = jax.lax.map(of_row, jnp.arange(count), batch_size=_BLOCK_ROWS)
     return Overlaps(jnp.max(largest), jnp.sum(squares) / (count * (count - 1.0)))
 
 
-def _shape(count: int, dim: int) -> tuple[int, int]:
+def _checked_shape(count: int, dim: int) -> tuple[int, int]:
     if count < 1 or dim < 1:
-        raise FactmemError(
-            f"embeddings need at least one vector and one dimension, not {count} × {dim}"
-        )
+        raise FactmemError(f"count and dim must be at least 1, got {count} and {dim}")
     return count, dim

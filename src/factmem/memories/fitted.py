@@ -1,18 +1,18 @@
-"""MLP memories fitted to their associations: full-batch L-BFGS, no stochastic training.
+"""MLP memories fitted to their associations by full-batch L-BFGS.
 
-Hinges of plain outputs fail near the limit of what the width can hold: there it pays to shrink all
-outputs, until a margin of 1 is far away for every key, and accuracy collapses. So outputs are
-measured in units of their own size, and how sharply competitors are told apart is a schedule:
+A hinge loss of the raw outputs fails near the capacity: shrinking all outputs lowers the loss, all
+margins fall far below 1, and accuracy collapses. So outputs are normalized, and the sharpness β of
+the smooth maximum over competitors follows a schedule:
 
     minimize Σ_x log(1 + c s_x²)/c,   s_x = softplus(1 + log Σ_{y ≠ f*(x)} exp(−β γ̂_xy)),
 
-with the margins γ̂ of F̂ = F / √(mean_x ‖F(e_x)‖²), for β = 20, 40, 80, …, each from where the last
-one ended. It is over when every margin γ̂ is at least 10⁻⁴ in float32 with weights of 16 bits. Past
-the limit the logarithm (c = 0.03) lets the hardest keys go and keeps the others.
+with the margins γ̂ of F̂ = F / √(mean_x ‖F(e_x)‖²), for β = 20, 40, 80, …, each stage starting from
+the result of the last. The fit stops when every margin γ̂ is at least 10⁻⁴ in float32 with weights
+of 16 bits. Above the capacity the logarithm (c = 0.03) gives up the hardest keys.
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import equinox as eqx
 import jax
@@ -21,193 +21,216 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Key
 
+from factmem._core.constants import DEFAULT_WEIGHT_BITS
 from factmem._core.errors import FactmemError
-from factmem._core.lbfgs import Minimum, Outcome, minimize
+from factmem._core.lbfgs import FitStatus, Minimum, minimize
 from factmem._core.progress import Report
 from factmem._core.random import normal
+from factmem._core.result import Result
 from factmem.memories.activations import Relu
 from factmem.memories.associations import Associations
-from factmem.memories.margin_losses import gentle_hinge, squared_hinge
+from factmem.memories.margin_losses import robust_hinge, squared_hinge
 from factmem.memories.memory import Memory
-from factmem.memories.mlp import BilinearMemory, MLPMemory, checked_width
+from factmem.memories.mlp import BilinearMemory, MLPMemory, check_width
 from factmem.memories.precision import rounded
 
-__all__ = ["Fitted", "Start", "fitted_bilinear", "fitted_features", "fitted_relu"]
+__all__ = ["FitResult", "Start", "fitted_bilinear", "fitted_features", "fitted_relu"]
 
 _SHARPNESS = tuple(20.0 * 2**stage for stage in range(8))
-"""β, stage by stage."""
-_GENTLENESS = 0.03
-"""c: at 0.01 and at 0.1 more keys are lost past the limit."""
-_LEAST_MARGIN = 1e-4
-_BITS = 16
-_LOOK_EVERY = 25
+"""β of every stage."""
+_ROBUSTNESS = 0.03
+"""c: with 0.01 or 0.1 more keys are lost above the capacity."""
+_MIN_MARGIN = 1e-4
+_CHECK_EVERY = 25
 
 Start = Literal["random", "convex"]
+MemoryT = TypeVar("MemoryT", bound=Memory)
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """A fitted memory.
+@dataclass(frozen=True, kw_only=True)
+class FitResult(Result[MemoryT]):
+    """A fitted memory and how its fit ended.
 
     Args:
-        memory: in float32.
-        complete: whether everything is recalled with some margin by weights of 16 bits.
-        iterations: of L-BFGS, in all.
-        outcome: how the last minimization ended.
+        model: the memory, in float32.
+        status: how the last minimization ended.
+        complete: whether weights of 16 bits recall every association with a margin of at least
+            10⁻⁴ of the root mean square output.
+        iterations: the total number of L-BFGS steps.
     """
 
-    memory: Memory
+    status: FitStatus
     complete: bool
     iterations: int
-    outcome: Outcome
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """Completeness, iterations and status as JSON data."""
+        return {
+            "complete": self.complete,
+            "iterations": self.iterations,
+            "status": self.status.label,
+        }
 
 
 def fitted_features(
-    key: Key[Array, ""],
     associations: Associations,
     width: int,
     iterations: int = 4000,
     report: Report | None = None,
-) -> Fitted:
-    """Random ReLU features with the best readout V: the squared hinge, a convex problem.
+    *,
+    key: Key[Array, ""],
+) -> FitResult[MLPMemory]:
+    """Fit the readout V of random ReLU features, a convex problem with the squared hinge.
 
     Args:
-        key: randomness for the features w_i ~ N(0, I).
         associations: what to store.
         width: m, the number of neurons.
-        iterations: at most so many steps.
-        report: told how far it is.
+        iterations: the maximum number of steps.
+        report: called with the progress.
+        key: the random key for the features w_i ~ N(0, I).
 
     Raises:
-        FactmemError: no neurons.
+        FactmemError: the width is below 1.
     """
-    into = normal(key, _shape(width, associations))
+    into = normal(key, _weight_shape(width, associations))
     features = jax.nn.relu(_products(associations.keys, into))
-    out, found = _best_readout(features, associations, iterations, report)
-    memory = _float32(MLPMemory(into, out, Relu()))
-    return Fitted(memory, _suffices(memory, associations), found.iterations, found.outcome)
+    out, minimum = _fit_readout(features, associations, iterations, report)
+    return _result(
+        _to_float32(MLPMemory(into, out, Relu())), associations, minimum.iterations, minimum.status
+    )
 
 
 def fitted_relu(
-    key: Key[Array, ""],
     associations: Associations,
     width: int,
     start: Start = "random",
     iterations: int = 150,
     report: Report | None = None,
-) -> Fitted:
-    """F(e) = Vᵀ relu(W e), all 2 m d weights fitted.
+    *,
+    key: Key[Array, ""],
+) -> FitResult[MLPMemory]:
+    """Fit all 2 m d weights of F(e) = Vᵀ relu(W e).
 
     Args:
-        key: randomness for the start.
         associations: what to store.
         width: m, the number of neurons.
         start: `random` weights, or random W with the `convex` solution for V.
-        iterations: at most so many steps for each of the eight stages.
-        report: told how far it is.
+        iterations: the maximum number of steps of each of the eight stages.
+        report: called with the progress.
+        key: the random key for the initial weights.
 
     Raises:
-        FactmemError: no neurons.
+        FactmemError: the width is below 1, or the start is unknown.
     """
-    shape = _shape(width, associations, start)
-    into, out = (normal(one, shape) for one in jr.split(key))
+    shape = _weight_shape(width, associations, start)
+    into, out = (normal(k, shape) for k in jr.split(key))
     if start == "convex":
         features = jax.nn.relu(_products(associations.keys, into))
-        out, _ = _best_readout(features, associations, iterations, report)
-    return _all_fitted(MLPMemory(into, out, Relu()), associations, iterations, report)
+        out, _ = _fit_readout(features, associations, iterations, report)
+    return _fit_all_weights(MLPMemory(into, out, Relu()), associations, iterations, report)
 
 
 def fitted_bilinear(
-    key: Key[Array, ""],
     associations: Associations,
     width: int,
     start: Start = "random",
     iterations: int = 150,
     report: Report | None = None,
-) -> Fitted:
-    """F(e) = Vᵀ ((A e) ⊙ (B e)), all 3 m d weights fitted: the most facts a number.
+    *,
+    key: Key[Array, ""],
+) -> FitResult[BilinearMemory]:
+    """Fit all 3 m d weights of F(e) = Vᵀ ((A e) ⊙ (B e)), which stores the most per parameter.
 
     Args:
-        key: randomness for the start.
         associations: what to store.
         width: m, the number of neurons.
         start: `random` weights, or random A and B with the `convex` solution for V.
-        iterations: at most so many steps for each of the eight stages.
-        report: told how far it is.
+        iterations: the maximum number of steps of each of the eight stages.
+        report: called with the progress.
+        key: the random key for the initial weights.
 
     Raises:
-        FactmemError: no neurons.
+        FactmemError: the width is below 1, or the start is unknown.
     """
-    shape = _shape(width, associations, start)
-    left, right, out = (normal(one, shape) for one in jr.split(key, 3))
+    shape = _weight_shape(width, associations, start)
+    left, right, out = (normal(k, shape) for k in jr.split(key, 3))
     if start == "convex":
         features = _products(associations.keys, left) * _products(associations.keys, right)
-        out, _ = _best_readout(features, associations, iterations, report)
-    return _all_fitted(BilinearMemory(left, right, out), associations, iterations, report)
+        out, _ = _fit_readout(features, associations, iterations, report)
+    return _fit_all_weights(BilinearMemory(left, right, out), associations, iterations, report)
 
 
-def _all_fitted(
-    memory: Memory, associations: Associations, iterations: int, report: Report | None
-) -> Fitted:
-    """All weights, stage by stage, until weights of 16 bits suffice."""
-    steps, outcome = 0, Outcome.ITERATIONS
+def _result(
+    memory: MemoryT, associations: Associations, iterations: int, status: FitStatus
+) -> FitResult[MemoryT]:
+    complete = _is_complete(memory, associations)
+    return FitResult(model=memory, status=status, complete=complete, iterations=iterations)
+
+
+def _fit_all_weights(
+    memory: MemoryT, associations: Associations, iterations: int, report: Report | None
+) -> FitResult[MemoryT]:
+    """Fit all weights, stage by stage, until the fit is complete."""
+    steps, status = 0, FitStatus.ITERATION_LIMIT
 
     def report_all(stage_steps: int, loss: float) -> None:
         if report is not None:
             report(steps + stage_steps, loss=loss)
 
     for sharpness in _SHARPNESS:
-        found = minimize(
+        minimum = minimize(
             _stage_loss,
             memory,
             (associations, np.asarray(sharpness)),
             iterations=iterations,
-            enough=lambda weights: _suffices(_float32(weights), associations),
-            check_every=_LOOK_EVERY,
+            stop_when=lambda weights: _is_complete(_to_float32(weights), associations),
+            check_every=_CHECK_EVERY,
             report=report_all,
         )
-        memory = _float32(jax.tree.map(_balanced, found.point))
-        steps, outcome = steps + found.iterations, found.outcome
-        if outcome is Outcome.ENOUGH:
+        memory = _to_float32(jax.tree.map(_rescale, minimum.point))
+        steps, status = steps + minimum.iterations, minimum.status
+        if status is FitStatus.CONDITION_MET:
             break
-    return Fitted(memory, _suffices(memory, associations), steps, outcome)
+    return _result(memory, associations, steps, status)
 
 
 def _stage_loss(memory: Memory, data: tuple[Associations, Array]) -> Float[Array, ""]:
     associations, sharpness = data
-    outputs = sharpness * _normalized(memory, associations)
-    return gentle_hinge(outputs, associations.values, associations.target, jnp.asarray(_GENTLENESS))
+    outputs = sharpness * _normalized_outputs(memory, associations)
+    return robust_hinge(outputs, associations.values, associations.target, jnp.asarray(_ROBUSTNESS))
 
 
-def _normalized(memory: Memory, associations: Associations) -> Float[Array, "facts dim"]:
-    """F(e_x) of all keys, in units of its root mean square."""
+def _normalized_outputs(memory: Memory, associations: Associations) -> Float[Array, "facts dim"]:
+    """Compute F(e_x) of all keys, divided by the root mean square of ‖F(e_x)‖."""
     outputs = jax.vmap(memory)(associations.keys)
     return outputs / jnp.sqrt(jnp.mean(jnp.sum(outputs**2, axis=1)))
 
 
-def _suffices(memory: Memory, associations: Associations) -> bool:
-    """Whether everything is recalled with some margin by weights of 16 bits."""
-    return float(_missing(rounded(memory, _BITS), _float32(associations))) == 0
+def _is_complete(memory: Memory, associations: Associations) -> bool:
+    """Return whether weights of 16 bits recall every association with the minimum margin."""
+    quantized = rounded(memory, DEFAULT_WEIGHT_BITS)
+    return float(_margin_violation(quantized, _to_float32(associations))) == 0
 
 
 @eqx.filter_jit
-def _missing(memory: Memory, associations: Associations) -> Float[Array, ""]:
-    """Zero exactly where every margin of the normalized outputs is large enough."""
-    outputs = _normalized(memory, associations) / _LEAST_MARGIN
+def _margin_violation(memory: Memory, associations: Associations) -> Float[Array, ""]:
+    """Return zero if and only if every normalized margin is at least `_MIN_MARGIN`."""
+    outputs = _normalized_outputs(memory, associations) / _MIN_MARGIN
     return squared_hinge(outputs, associations.values, associations.target)
 
 
-def _best_readout(
+def _fit_readout(
     features: Float[Array, "facts width"],
     associations: Associations,
     iterations: int,
     report: Report | None,
 ) -> tuple[Float[Array, "width dim"], Minimum]:
-    """V with the smallest squared hinge of F(e_x) = Vᵀ features(x)."""
+    """Minimize the squared hinge of F(e_x) = Vᵀ features(x) over V."""
     start = _products(features.T, associations.answers.T) / features.shape[1]
     data = (features, associations.values, associations.target)
-    found = minimize(_readout_loss, start, data, iterations=iterations, report=report)
-    return jnp.asarray(found.point, jnp.float32), found
+    minimum = minimize(_readout_loss, start, data, iterations=iterations, report=report)
+    return jnp.asarray(minimum.point, jnp.float32), minimum
 
 
 def _readout_loss(
@@ -217,26 +240,28 @@ def _readout_loss(
     return squared_hinge(features @ out, values, target)
 
 
-def _balanced(weights: np.ndarray) -> np.ndarray:
-    """Of root mean square 1: the loss has no scale, and weights would drift."""
+def _rescale(weights: np.ndarray) -> np.ndarray:
+    """Rescale to root mean square 1: the loss is scale-free, and weights would drift."""
     return weights / np.sqrt(np.mean(weights**2))
 
 
-def _float32(tree: Any) -> Any:
-    """The same with all its floating-point numbers in float32, whatever the user's mode."""
+def _to_float32(tree: Any) -> Any:
+    """Convert all floating-point arrays to float32, even if jax's 64-bit mode is on."""
 
-    def single(leaf: Any) -> Any:
+    def convert(leaf: Any) -> Any:
         floating = jnp.issubdtype(leaf.dtype, jnp.floating)
         return jnp.asarray(leaf, jnp.float32) if floating else leaf
 
-    return jax.tree.map(single, tree)
+    return jax.tree.map(convert, tree)
 
 
 def _products(left: Float[Array, "rows dim"], right: Float[Array, "columns dim"]) -> Array:
     return jnp.matmul(left, right.T, precision=jax.lax.Precision.HIGHEST)
 
 
-def _shape(width: int, associations: Associations, start: Start = "random") -> tuple[int, int]:
+def _weight_shape(
+    width: int, associations: Associations, start: Start = "random"
+) -> tuple[int, int]:
     if start not in ("random", "convex"):
-        raise FactmemError(f"a fit starts from 'random' or 'convex' weights, not '{start}'")
-    return checked_width(width), associations.dim
+        raise FactmemError(f"start must be 'random' or 'convex', got '{start}'")
+    return check_width(width), associations.dim

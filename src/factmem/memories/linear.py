@@ -1,10 +1,10 @@
-"""Theorem 1: linear memories F(e) = W e, a sum of outer products, of full or of low rank.
+"""Theorem 1: linear memories F(e) = W e of full or low rank, as sums of outer products.
 
     (a)  W = Σ_x u_f*(x) e_xᵀ                              stores N when d² ≳ N, up to logarithms
     (b)  W = Σ_x u_f*(x) e_xᵀ · (1/m) Σ_i v_i v_iᵀ         stores N when m d ≳ N, v_i ~ N(0, I)
 
-Both are one gradient step, of size 1, on the correlation loss L(W) = −Σ_x u_f*(x)ᵀ W e_x: (a) from
-W = 0, (b) on the left factor of W = U Vᵀ from U = 0 with V fixed, up to the scale 1/m.
+Both are one gradient step of size 1 on the correlation loss L(W) = −Σ_x u_f*(x)ᵀ W e_x: (a) from
+W = 0; (b) in the left factor of W = U Vᵀ from U = 0 with V fixed, up to the factor 1/m.
 """
 
 import jax
@@ -20,7 +20,7 @@ __all__ = [
     "LinearMemory",
     "LowRankMemory",
     "correlation_loss",
-    "exact_matches",
+    "exact_match_rate",
     "hebbian",
     "least_squares",
     "low_rank",
@@ -33,13 +33,13 @@ class LinearMemory(Memory):
     """F(e) = W e.
 
     Args:
-        matrix: W, d² numbers.
+        matrix: W, with d² parameters.
     """
 
     matrix: Float[Array, "dim dim"]
 
     def __call__(self, key: Float[Array, " dim"]) -> Float[Array, " dim"]:
-        """W e."""
+        """Compute W e."""
         return jnp.matmul(self.matrix, key, precision=_EXACT)
 
 
@@ -47,15 +47,15 @@ class LowRankMemory(Memory):
     """F(e) = U Vᵀ e.
 
     Args:
-        left: U.
-        right: V; 2 m d numbers in all.
+        left: U, with m d parameters.
+        right: V, with m d parameters.
     """
 
     left: Float[Array, "dim rank"]
     right: Float[Array, "dim rank"]
 
     def __call__(self, key: Float[Array, " dim"]) -> Float[Array, " dim"]:
-        """U (Vᵀ e)."""
+        """Compute U (Vᵀ e)."""
         inner = jnp.matmul(self.right.T, key, precision=_EXACT)
         return jnp.matmul(self.left, inner, precision=_EXACT)
 
@@ -66,52 +66,49 @@ class LowRankMemory(Memory):
 
 
 def hebbian(associations: Associations) -> LinearMemory:
-    """W = Σ_x u_f*(x) e_xᵀ, the construction of Theorem 1 (a).
+    """Construct W = Σ_x u_f*(x) e_xᵀ, as in Theorem 1 (a).
 
     For an injective f* the margins have mean 1 and variance about 2N/d² + 2/d.
     """
     return LinearMemory(_outer_products(associations))
 
 
-def low_rank(key: Key[Array, ""], associations: Associations, rank: int) -> LowRankMemory:
-    """W = Σ_x u_f*(x) e_xᵀ V Vᵀ/m with m random columns in V, the construction of Theorem 1 (b).
+def low_rank(associations: Associations, rank: int, *, key: Key[Array, ""]) -> LowRankMemory:
+    """Construct W = Σ_x u_f*(x) e_xᵀ V Vᵀ/m with m random columns in V, as in Theorem 1 (b).
 
     Margins have mean 1 and variance about 2N/(dm) + 2N/d² + 2/m.
 
     Args:
-        key: randomness for V.
         associations: what to store.
         rank: m, from 1 to d.
+        key: the random key for V.
 
     Raises:
-        FactmemError: a rank that no d × d matrix has.
+        FactmemError: the rank is not from 1 to d.
     """
     if not 1 <= rank <= associations.dim:
-        raise FactmemError(
-            f"the rank of a {associations.dim} × {associations.dim} matrix is from 1 to "
-            f"{associations.dim}, not {rank}"
-        )
+        raise FactmemError(f"rank must be from 1 to dim = {associations.dim}, got {rank}")
     right = normal(key, (associations.dim, rank))
     left = jnp.matmul(_outer_products(associations), right, precision=_EXACT) / rank
     return LowRankMemory(left, right)
 
 
 def least_squares(associations: Associations) -> LinearMemory:
-    """The W nearest to W e_x = u_f*(x) for all x: exact matching, possible up to N = d."""
+    """Solve W e_x = u_f*(x) by least squares, which is exact up to N = d."""
     solution, *_ = jnp.linalg.lstsq(associations.keys, associations.answers)
     return LinearMemory(solution.T)
 
 
-def exact_matches(
+def exact_match_rate(
     memory: Memory, associations: Associations, tolerance: float = 1e-3
 ) -> Float[Array, ""]:
-    """The share of keys with ‖F(e_x) − u_f*(x)‖ ≤ tolerance: recall as Hopfield meant it."""
+    """Return the fraction of keys with ‖F(e_x) − u_f*(x)‖ ≤ tolerance (exact recall)."""
     errors = memory.outputs(associations.keys) - associations.answers
     return jnp.mean(jnp.linalg.norm(errors, axis=1) <= tolerance)
 
 
 def correlation_loss(memory: Memory, associations: Associations) -> Float[Array, ""]:
-    """L = −Σ_x ⟨u_f*(x), F(e_x)⟩, of which the constructions are one gradient step."""
+    """Compute L = −Σ_x ⟨u_f*(x), F(e_x)⟩; the constructions are one gradient step on it."""
     return -jnp.sum(associations.answers * memory.outputs(associations.keys))
 
 

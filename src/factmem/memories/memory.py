@@ -1,4 +1,4 @@
-"""The contract of every memory: what it can be asked once it is built."""
+"""The interface of all memories."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -10,49 +10,49 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from factmem.memories.associations import Associations
-from factmem.memories.decoding import Margins, decode, margins_in_full, smallest_margins
+from factmem.memories.decoding import Margins, all_margins, decode, smallest_margins
 
 __all__ = ["Memory", "Score"]
 
-_KEYS_AT_ONCE = 1024
+_BLOCK_KEYS = 1024
 
 
 class Memory(eqx.Module):
-    """A map F from keys to vectors, read out by argmax over y of ⟨u_y, F(e)⟩.
+    """A map F from keys to vectors, decoded by argmax over y of ⟨u_y, F(e)⟩.
 
-    A memory says what it does to one key; everything else follows from that. Its arrays are its
-    weights, all of them counted.
+    Subclasses implement `__call__` for one key. All their arrays are weights and count as
+    parameters.
     """
 
     @abstractmethod
     def __call__(self, key: Float[Array, " dim"]) -> Float[Array, " dim"]:
-        """F(e) for one key e."""
+        """Compute F(e) for one key e."""
 
     @property
     def parameters(self) -> int:
-        """All numbers that the memory keeps. Keys and values are given, not kept."""
+        """The number of weights; keys and values are not counted."""
         return sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(self, eqx.is_inexact_array)))
 
     def outputs(self, keys: Float[Array, "facts dim"]) -> Float[Array, "facts dim"]:
-        """F(e) for all keys, a block of them at a time."""
+        """Compute F(e) for all keys, in blocks."""
         return _outputs(self, keys)
 
     def recall(
         self, keys: Float[Array, "facts dim"], values: Float[Array, "outputs dim"]
     ) -> Int[Array, " facts"]:
-        """The answer to every key: argmax over y of ⟨u_y, F(e)⟩."""
+        """Decode every key: argmax over y of ⟨u_y, F(e)⟩."""
         return _recall(self, keys, values)
 
     def margins(self, associations: Associations) -> Float[Array, "facts outputs"]:
-        """All γ_xy = (u_f*(x) − u_y)·F(e_x), infinite at y = f*(x): N·M numbers."""
+        """Compute all N × M margins γ_xy = (u_f*(x) − u_y)·F(e_x), infinite at y = f*(x)."""
         return _all_margins(self, associations)
 
     def smallest_margins(self, associations: Associations) -> Margins:
-        """The smallest margin of every key, plain and relative; never N·M numbers at once."""
+        """Compute the smallest margin and relative margin of every key, in blocks."""
         return _smallest_margins(self, associations)
 
     def score(self, associations: Associations) -> "Score":
-        """Accuracy and margins on these associations."""
+        """Compute accuracy and margins on these associations."""
         margin, relative = map(np.asarray, self.smallest_margins(associations))
         return Score(
             facts=associations.facts,
@@ -66,13 +66,13 @@ class Memory(eqx.Module):
 
 @dataclass(frozen=True)
 class Score:
-    """How well a memory recalls.
+    """Accuracy and margins of a memory.
 
     Args:
         facts, outputs: N and M.
-        parameters: all numbers that the memory keeps.
-        accuracy: the share of keys whose answer beats every other; a tie is no recall.
-        min_margin: the smallest γ_xy; infinite if there is one output only.
+        parameters: the number of weights.
+        accuracy: the fraction of keys whose answer has the largest score; ties count as errors.
+        min_margin: the smallest γ_xy; infinite if there is only one output.
         relative_margin: the smallest γ_xy / (‖F(e_x)‖ ‖u_f*(x) − u_y‖).
     """
 
@@ -85,19 +85,19 @@ class Score:
 
     @property
     def bits(self) -> float:
-        """log2 M for every association recalled."""
+        """log2 M for every recalled association."""
         return round(self.accuracy * self.facts) * log2(self.outputs)
 
     @property
     def bits_per_parameter(self) -> float:
-        """Bits over parameters; bits of arg-max answers, not of log-loss."""
+        """Bits per parameter, for argmax answers rather than log-loss."""
         return self.bits / self.parameters
 
 
 @eqx.filter_jit
 def _outputs(memory: Memory, keys: Array) -> Array:
     with jax.default_matmul_precision("highest"):
-        return jax.lax.map(memory, keys, batch_size=min(_KEYS_AT_ONCE, keys.shape[0]))
+        return jax.lax.map(memory, keys, batch_size=min(_BLOCK_KEYS, keys.shape[0]))
 
 
 @eqx.filter_jit
@@ -108,7 +108,7 @@ def _recall(memory: Memory, keys: Array, values: Array) -> Array:
 @eqx.filter_jit
 def _all_margins(memory: Memory, associations: Associations) -> Array:
     outputs = _outputs(memory, associations.keys)
-    return margins_in_full(outputs, associations.values, associations.target)
+    return all_margins(outputs, associations.values, associations.target)
 
 
 @eqx.filter_jit

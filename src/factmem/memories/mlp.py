@@ -9,17 +9,17 @@ from factmem._core.errors import FactmemError
 from factmem.memories.activations import Activation
 from factmem.memories.memory import Memory
 
-__all__ = ["BilinearMemory", "MLPMemory", "checked_width"]
+__all__ = ["BilinearMemory", "MLPMemory", "check_width"]
 
 _EXACT = jax.lax.Precision.HIGHEST
 
 
 class MLPMemory(Memory):
-    """F(e) = Vᵀ σ(W e + b): the memory of Theorem 2, there without a bias.
+    """F(e) = Vᵀ σ(W e + b), with 2 m d parameters and m more with a bias (Theorem 2: no bias).
 
     Args:
-        into: W, one row a neuron.
-        out: V, one row a neuron; 2 m d numbers, and m more with a bias.
+        into: W, one row per neuron.
+        out: V, one row per neuron.
         activation: σ.
         bias: b, or None.
     """
@@ -30,19 +30,19 @@ class MLPMemory(Memory):
     bias: Float[Array, " width"] | None = None
 
     def __call__(self, key: Float[Array, " dim"]) -> Float[Array, " dim"]:
-        """Vᵀ σ(W e + b)."""
+        """Compute Vᵀ σ(W e + b)."""
         inner = jnp.matmul(self.into, key, precision=_EXACT)
         hidden = self.activation(inner if self.bias is None else inner + self.bias)
         return jnp.matmul(self.out.T, hidden, precision=_EXACT)
 
 
 class BilinearMemory(Memory):
-    """F(e) = Vᵀ ((A e) ⊙ (B e)): every neuron multiplies two linear functions of the key.
+    """F(e) = Vᵀ ((A e) ⊙ (B e)), with 3 m d parameters.
 
     Args:
-        left: A, one row a neuron.
-        right: B, one row a neuron.
-        out: V, one row a neuron; 3 m d numbers.
+        left: A, one row per neuron.
+        right: B, one row per neuron.
+        out: V, one row per neuron.
     """
 
     left: Float[Array, "width dim"]
@@ -50,18 +50,18 @@ class BilinearMemory(Memory):
     out: Float[Array, "width dim"]
 
     def __call__(self, key: Float[Array, " dim"]) -> Float[Array, " dim"]:
-        """Vᵀ ((A e) ⊙ (B e))."""
+        """Compute Vᵀ ((A e) ⊙ (B e))."""
         left = jnp.matmul(self.left, key, precision=_EXACT)
         right = jnp.matmul(self.right, key, precision=_EXACT)
         return jnp.matmul(self.out.T, left * right, precision=_EXACT)
 
 
-def checked_width(width: int) -> int:
-    """The same width, if an MLP can have it.
+def check_width(width: int) -> int:
+    """Return the width if an MLP can have it.
 
     Raises:
-        FactmemError: no neurons.
+        FactmemError: the width is below 1.
     """
     if width < 1:
-        raise FactmemError(f"an MLP memory needs at least one neuron, not {width}")
+        raise FactmemError(f"width must be at least 1, got {width}")
     return width

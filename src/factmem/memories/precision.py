@@ -1,4 +1,4 @@
-"""How precise a memory's weights must be: rounding to b bits, and relative Gaussian noise."""
+"""Precision of weights: rounding to b bits, and relative Gaussian noise."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -16,7 +16,7 @@ from factmem.memories.associations import Associations
 from factmem.memories.memory import Memory
 
 __all__ = [
-    "MOST_BITS",
+    "MAX_BITS",
     "bits_needed",
     "fewest_bits",
     "noise_tolerated",
@@ -25,27 +25,30 @@ __all__ = [
     "rounded_to_multiples",
 ]
 
-MOST_BITS = 24
-"""As many as a float32 carries: more bits change nothing."""
-_LARGEST_NOISE = 1e6
-_DRAWS = 5
-_LEAST_NOISE, _MOST_NOISE = 2.0**-24, 4.0
-_HALVINGS = 10
+MAX_BITS = 24
+"""The precision of float32; more bits change nothing."""
+_MAX_SIGMA = 1e6
+_NOISE_DRAWS = 5
+_SEARCH_LOW, _SEARCH_HIGH = 2.0**-24, 4.0
+_BISECTION_STEPS = 10
 
 M = TypeVar("M")
 
 
 def rounded(memory: M, bits: int) -> M:
-    """Every weight at b bits: the nearest of 2^b equally spaced levels between ± the largest.
+    """Round every weight to the nearest of 2^b equally spaced levels.
 
-    Of a memory or any other tree of arrays. Each tensor has one scale, its largest magnitude s:
-    levels −s + 2s·j/(2^b − 1).
+    Each tensor has its own scale, its largest magnitude s; the levels are −s + 2s·j/(2^b − 1).
+
+    Args:
+        memory: a memory or any other pytree of arrays.
+        bits: b, from 1 to 24.
 
     Raises:
-        FactmemError: bits outside 1 to 24.
+        FactmemError: bits are not from 1 to 24.
     """
-    if not 1 <= bits <= MOST_BITS:
-        raise FactmemError(f"weights have from 1 to {MOST_BITS} bits, not {bits}")
+    if not 1 <= bits <= MAX_BITS:
+        raise FactmemError(f"bits must be from 1 to {MAX_BITS}, got {bits}")
 
     def nearest_level(weights: np.ndarray) -> np.ndarray:
         largest = np.abs(weights).max(initial=0.0)
@@ -54,106 +57,113 @@ def rounded(memory: M, bits: int) -> M:
         step = 2 * largest / (2**bits - 1)
         return np.round((weights + largest) / step) * step - largest
 
-    return _changed(memory, nearest_level)
+    return _map_weights(nearest_level, memory)
 
 
 def rounded_to_multiples(memory: M, step: float) -> M:
-    """Every weight at the nearest multiple of ε, as the paper's corollary has it.
+    """Round every weight to the nearest multiple of ε, as in the paper's corollary.
 
-    For unit vectors a margin of a linear memory moves by at most ε d, so every ε below
-    γ_min/d keeps all margins positive; a margin of 1/2 survives every ε < 1/(2d).
+    For unit vectors a margin of a linear memory changes by at most ε d, so all margins stay
+    positive if ε < γ_min/d; with a margin of 1/2, if ε < 1/(2d).
+
+    Args:
+        memory: a memory or any other pytree of arrays.
+        step: ε.
 
     Raises:
-        FactmemError: a step that is not positive.
+        FactmemError: the step is not positive.
     """
     if not step > 0:
-        raise FactmemError(f"weights are rounded to multiples of a positive number, not {step}")
-    return _changed(memory, lambda weights: np.round(weights / step) * step)
+        raise FactmemError(f"step must be positive, got {step}")
+    return _map_weights(lambda weights: np.round(weights / step) * step, memory)
 
 
-def noisy(memory: M, key: Key[Array, ""], sigma: float) -> M:
-    """Every weight times 1 + σ g, with independent g ~ N(0, 1).
+def noisy(memory: M, sigma: float, *, key: Key[Array, ""]) -> M:
+    """Multiply every weight by 1 + σ g with independent g ~ N(0, 1).
 
     Raises:
-        FactmemError: a σ that is negative or not finite.
+        FactmemError: σ is not from 0 to 10⁶.
     """
-    if not 0 <= sigma <= _LARGEST_NOISE:
-        raise FactmemError(f"the noise of weights is from 0 to {_LARGEST_NOISE:.0e}, not {sigma}")
+    if not 0 <= sigma <= _MAX_SIGMA:
+        raise FactmemError(f"sigma must be from 0 to {_MAX_SIGMA:.0e}, got {sigma}")
     return _noisy(memory, key, jnp.asarray(sigma, jnp.float32))
 
 
 def bits_needed(memory: Memory, associations: Associations, criterion: float = 1.0) -> int | None:
-    """The smallest b such that at b bits, and at every larger number, enough is recalled.
+    """Return the smallest b such that b bits, and every larger number, reach the criterion.
 
     Args:
-        memory: what is asked.
-        associations: what it was to store.
-        criterion: the share of them that is enough.
+        memory: the memory.
+        associations: the associations that it stores.
+        criterion: the required accuracy.
 
     Returns:
-        b, or None where even 24 bits are too few.
+        b, or None if 24 bits are not enough.
 
     Raises:
-        FactmemError: a criterion that is no share.
+        FactmemError: the criterion is not above 0 and at most 1.
     """
-    return fewest_bits(lambda bits: _recalled(rounded(memory, bits), associations), criterion)
+    return fewest_bits(lambda bits: _accuracy(rounded(memory, bits), associations), criterion)
 
 
-def fewest_bits(recalled_at: Callable[[int], float], criterion: float) -> int | None:
-    """The smallest b such that at b bits, and at every larger number, enough is recalled.
+def fewest_bits(accuracy_at: Callable[[int], float], criterion: float) -> int | None:
+    """Return the smallest b such that b bits, and every larger number, reach the criterion.
 
     Args:
-        recalled_at: the share that is recalled with weights of so many bits.
-        criterion: the share that is enough.
+        accuracy_at: returns the accuracy with weights of a given number of bits.
+        criterion: the required accuracy.
+
+    Returns:
+        b, or None if 24 bits are not enough.
 
     Raises:
-        FactmemError: a criterion that is no share.
+        FactmemError: the criterion is not above 0 and at most 1.
     """
     if not 0 < criterion <= 1:
-        raise FactmemError(f"a criterion is a share above 0, up to 1, not {criterion}")
+        raise FactmemError(f"criterion must be above 0 and at most 1, got {criterion}")
     fewest = None
-    for bits in range(MOST_BITS, 0, -1):
-        if recalled_at(bits) < criterion:
+    for bits in range(MAX_BITS, 0, -1):
+        if accuracy_at(bits) < criterion:
             break
         fewest = bits
     return fewest
 
 
 def noise_tolerated(
-    memory: Memory, associations: Associations, key: Key[Array, ""]
+    memory: Memory, associations: Associations, *, key: Key[Array, ""]
 ) -> float | None:
-    """The largest σ at which each of five draws of `noisy` still recalls everything.
+    """Return the largest σ at which each of five draws of `noisy` recalls all associations.
 
-    Found by bisection of log σ, to 2 %, on the assumption that what survives more noise survives
-    less of the same.
+    Bisects log σ to 2 %, assuming that a memory that survives some noise also survives less noise
+    in the same direction.
 
     Returns:
-        σ, or None where the least noise of 2⁻²⁴ is too much already.
+        σ, or None if σ = 2⁻²⁴ is too large.
     """
-    keys = jr.split(key, _DRAWS)
+    keys = jr.split(key, _NOISE_DRAWS)
 
     def survives(sigma: float) -> bool:
-        return all(_recalled(noisy(memory, one, sigma), associations) == 1 for one in keys)
+        return all(_accuracy(noisy(memory, sigma, key=k), associations) == 1 for k in keys)
 
-    if not survives(_LEAST_NOISE):
+    if not survives(_SEARCH_LOW):
         return None
-    low, high = np.log(_LEAST_NOISE), np.log(_MOST_NOISE)
-    for _ in range(_HALVINGS):
+    low, high = np.log(_SEARCH_LOW), np.log(_SEARCH_HIGH)
+    for _ in range(_BISECTION_STEPS):
         middle = (low + high) / 2
         low, high = (middle, high) if survives(float(np.exp(middle))) else (low, middle)
     return float(np.exp(low))
 
 
-def _recalled(memory: Memory, associations: Associations) -> float:
-    """The share of them; exactly 1 if it is all."""
+def _accuracy(memory: Memory, associations: Associations) -> float:
+    """Return the fraction of recalled associations, exactly 1 if all are recalled."""
     return float(np.mean(np.asarray(memory.smallest_margins(associations).margin) > 0))
 
 
-def _changed(memory: M, change: Callable[[np.ndarray], np.ndarray]) -> M:
+def _map_weights(function: Callable[[np.ndarray], np.ndarray], memory: M) -> M:
     weights, rest = eqx.partition(memory, eqx.is_inexact_array)
-    # In float64: a step of 2⁻²⁴ of the largest weight is a float32's own.
+    # In float64, because 2⁻²⁴ of the largest weight is the precision of float32.
     weights = jax.tree.map(
-        lambda leaf: jnp.asarray(change(np.asarray(leaf, np.float64)).astype(leaf.dtype)), weights
+        lambda leaf: jnp.asarray(function(np.asarray(leaf, np.float64)).astype(leaf.dtype)), weights
     )
     return eqx.combine(weights, rest)
 
@@ -164,7 +174,7 @@ def _noisy(memory: M, key: Array, sigma: Float[Array, ""]) -> M:
     leaves, structure = jax.tree.flatten(weights)
     keys = jr.split(key, len(leaves))
     leaves = [
-        leaf * (1 + sigma.astype(leaf.dtype) * normal(one, leaf.shape, leaf.dtype))
-        for leaf, one in zip(leaves, keys, strict=True)
+        leaf * (1 + sigma.astype(leaf.dtype) * normal(leaf_key, leaf.shape, leaf.dtype))
+        for leaf, leaf_key in zip(leaves, keys, strict=True)
     ]
     return eqx.combine(jax.tree.unflatten(structure, leaves), rest)

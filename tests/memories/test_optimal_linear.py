@@ -11,7 +11,7 @@ from factmem.memories import Associations, Verdict, hebbian, maximal
 
 @pytest.mark.parametrize("seed", range(3))
 def test_d_32_stores_185_and_cannot_store_205(seed):
-    few, many = (Associations.draw(jr.key(seed), facts, 32) for facts in (185, 205))
+    few, many = (Associations.draw(facts, 32, key=jr.key(seed)) for facts in (185, 205))
     best = maximal(few)
     assert best.verdict is Verdict.FEASIBLE
     assert best.infeasibility is None
@@ -27,8 +27,8 @@ def test_d_32_stores_185_and_cannot_store_205(seed):
 @pytest.mark.slow
 @pytest.mark.parametrize(("dim", "stored", "not_stored"), [(64, 500, 620)])
 def test_the_same_at_d_64(dim, stored, not_stored):
-    assert maximal(Associations.draw(jr.key(0), stored, dim)).verdict is Verdict.FEASIBLE
-    assert maximal(Associations.draw(jr.key(0), not_stored, dim)).verdict is Verdict.INFEASIBLE
+    assert maximal(Associations.draw(stored, dim, key=jr.key(0))).verdict is Verdict.FEASIBLE
+    assert maximal(Associations.draw(not_stored, dim, key=jr.key(0))).verdict is Verdict.INFEASIBLE
 
 
 def test_two_answers_are_a_perceptron_which_stores_2d():
@@ -37,7 +37,7 @@ def test_two_answers_are_a_perceptron_which_stores_2d():
     verdicts = {}
     for facts in (dim, 3 * dim):
         verdicts[facts] = [
-            maximal(Associations.draw(jr.key(seed), facts, dim, outputs=2)).verdict
+            maximal(Associations.draw(facts, dim, outputs=2, key=jr.key(seed))).verdict
             for seed in range(4)
         ]
     assert set(verdicts[dim]) == {Verdict.FEASIBLE}
@@ -45,13 +45,13 @@ def test_two_answers_are_a_perceptron_which_stores_2d():
 
 
 def test_a_single_answer_is_always_right():
-    best = maximal(Associations.draw(jr.key(0), 5, 3, outputs=1))
+    best = maximal(Associations.draw(5, 3, outputs=1, key=jr.key(0)))
     assert best.verdict is Verdict.FEASIBLE
     assert best.proved_margin == np.inf
 
 
 def test_values_that_coincide_cannot_be_told_apart():
-    pairs = Associations.draw(jr.key(0), 4, 3)
+    pairs = Associations.draw(4, 3, key=jr.key(0))
     values = pairs.values.at[1].set(pairs.values[0])
     best = maximal(Associations(pairs.keys, values, pairs.target))
     assert best.verdict is not Verdict.FEASIBLE
@@ -67,6 +67,6 @@ def test_it_begins_with_the_hebbian_memory():
 
 
 def test_too_few_iterations_leave_it_undecided():
-    best = maximal(Associations.draw(jr.key(0), 60, 8), iterations=3)
+    best = maximal(Associations.draw(60, 8, key=jr.key(0)), iterations=3)
     assert best.verdict is Verdict.UNDECIDED
     assert best.minimum.outcome is Outcome.ITERATIONS
