@@ -1,4 +1,4 @@
-"""Tables survive safetensors exactly, unused answers included."""
+"""Saving and loading tables, including unused answers."""
 
 import numpy as np
 import pytest
@@ -11,14 +11,14 @@ from factmem.facts import FactTable, load_table, save_table
 
 
 @given(fact_lists)
-def test_every_table_survives_safetensors(tmp_path_factory, records):
+def test_safetensors_round_trip(tmp_path_factory, records):
     table = FactTable.from_records(records)
     path = tmp_path_factory.mktemp("tables") / "table.safetensors"
     save_table(table, path)
     assert load_table(path) == table
 
 
-def test_answers_that_no_fact_uses_are_kept(tmp_path):
+def test_unused_answers_are_saved(tmp_path):
     table = FactTable.random(2, 3, 50)
     save_table(table, tmp_path / "t")
     assert load_table(tmp_path / "t") == table
@@ -40,7 +40,7 @@ NAMES = {"subject_names": ["s"], "relation_names": ["r"], "answer_names": ["a"]}
         (NAMES | {"subject_names": [3]}, {"answer_of": np.zeros((1, 1), np.int32)}),
     ],
 )
-def test_a_file_that_holds_no_table_is_refused(tmp_path, config, tensors):
+def test_files_without_a_valid_table_are_rejected(tmp_path, config, tensors):
     save_tensors(tmp_path / "t", "fact table", config, tensors)
-    with pytest.raises(TensorFileError, match="no fact table"):
+    with pytest.raises(TensorFileError, match="no valid fact table"):
         load_table(tmp_path / "t")
