@@ -1,9 +1,19 @@
 """How many facts a transformer's weights can hold, where it holds them and when it learns them.
 
-The public names stand in `__init__.pyi`, one by one. Each is loaded on first use, so that
-`import factmem` is quick and loads no jax.
+`__init__.pyi` lists the public names. Each is loaded on first use, so that `import factmem` is fast
+and loads no jax.
 """
+
+from typing import Any
 
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("factmem")
+    return _load(name)

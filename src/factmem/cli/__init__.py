@@ -1,4 +1,4 @@
-"""The command line: a thin shell over the package. Importing it loads no jax."""
+"""The command line. Importing it loads no jax."""
 
 import io
 import os
@@ -10,7 +10,7 @@ __all__ = ["main", "run"]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """IndependentTasks one command line and gives its exit code; `factmem.cli.app` says which there are."""
+    """Run one command line and return its exit code; `factmem.cli.app.main` lists the codes."""
     try:
         from factmem.cli import app
     except KeyboardInterrupt:
@@ -19,14 +19,14 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def run() -> None:
-    """The console script."""
-    sys.stdout, sys.stderr = _usable(sys.stdout), _usable(sys.stderr)
-    _keep_compiled_programs()
+    """Run the console script `factmem`."""
+    sys.stdout, sys.stderr = _safe_stream(sys.stdout), _safe_stream(sys.stderr)
+    _enable_compilation_cache()
     sys.exit(main(sys.argv[1:]))
 
 
-def _usable(stream: TextIO | None) -> TextIO:
-    """A stream that takes any text: none is closed, and what its encoding lacks is escaped."""
+def _safe_stream(stream: TextIO | None) -> TextIO:
+    """Return a stream that is open and escapes characters that its encoding lacks."""
     if stream is None:
         return open(os.devnull, "w")
     if isinstance(stream, io.TextIOWrapper):
@@ -34,10 +34,11 @@ def _usable(stream: TextIO | None) -> TextIO:
     return stream
 
 
-def _keep_compiled_programs() -> None:
-    """Asks jax, through its environment, to keep what it compiles for the next command.
+def _enable_compilation_cache() -> None:
+    """Tell jax, through environment variables, to cache compiled programs on disk.
 
-    Only here: a library does not decide this for the process that it is used in.
+    This is done only in the console script: a library must not change the settings of the process
+    that imports it.
     """
     from platformdirs import user_cache_dir
 

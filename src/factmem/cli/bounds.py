@@ -1,22 +1,23 @@
-"""`factmem bounds`: the bits that any model needs, and the loss that no model of B bits beats."""
+"""`factmem bounds`: how many bits any model needs, and the smallest loss with B bits."""
 
 import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from factmem._core.errors import FactmemError
-from factmem.cli.answer import Answer, Output
-from factmem.cli.checks import check_positive
-from factmem.cli.facts import read_table
-from factmem.cli.shown import shown
+from factmem.cli.options import read_table
+from factmem.cli.output import CommandResult, OutputOptions
+from factmem.cli.render import render_table
+from factmem.cli.validation import check_positive
 
 if TYPE_CHECKING:
     from factmem.bounds import TableBits
 
 __all__ = ["bounds"]
 
-_LARGEST = 10**12
-"""Of any size, and of the vocabulary."""
+_MAX_SIZE = 10**12
+"""Of every size, and of the vocabulary."""
+_MAX_ZIPF = 1000
 
 
 def bounds(
@@ -30,33 +31,34 @@ def bounds(
     outputs: int | None = None,
     bits: float | None = None,
     zipf: float | None = None,
-    output: Output = Output(),
-) -> Answer:
-    """Tell how many bits any model needs: for a table of facts, or for associations.
+    output: OutputOptions = OutputOptions(),
+) -> CommandResult:
+    """Compute how many bits any model needs to store a table of facts or associations.
 
-    For a random table give --subjects, --relations and --answers; for one of your own --table; for
-    associations --facts and --outputs, and then --bits for the least loss of any model of so many.
+    For a random table, give --subjects, --relations and --answers; for your own table, --table;
+    for associations, --facts and --outputs. With associations, --bits adds the smallest expected
+    loss of any model with this many bits.
 
     Args:
-        subjects: S.
-        relations: R.
-        answers: D, the answers of each relation.
-        vocabulary: the words that might be answers (default: the answers alone).
-        table: path of a CSV file with the columns subject, relation and answer.
-        facts: N, associations of a random map.
-        outputs: M, the values of that map.
-        bits: B, the bits of a model that is to hold them; adds its least expected loss.
-        zipf: how unequal questions are: the x-th likeliest comes in proportion to x^-ZIPF (default:
-            0, all alike).
+        subjects: S, the number of subjects.
+        relations: R, the number of relations.
+        answers: D, the number of answers per relation.
+        vocabulary: Number of words that can be answers (default: the number of answers).
+        table: Path of a CSV file with the columns subject, relation and answer.
+        facts: N, the number of associations of a random map.
+        outputs: M, the number of values of this map.
+        bits: B, the number of bits of a model.
+        zipf: Exponent of the distribution of associations: the k-th most likely one has
+            probability proportional to k^-ZIPF (default: 0, uniform).
     """
     sizes = {"subjects": subjects, "relations": relations, "answers": answers}
     pairs = {"facts": facts, "outputs": outputs}
     _check(sizes, pairs, table, vocabulary, bits, zipf)
     if facts is not None and outputs is not None:
-        return _of_associations(facts, outputs, bits, zipf or 0.0, output)
+        return _association_bounds(facts, outputs, bits, zipf or 0.0, output)
     if table is not None:
-        return _of_table(table, vocabulary, output)
-    return _of_random_table(sizes, vocabulary, output)
+        return _table_bounds(table, vocabulary, output)
+    return _random_table_bounds(sizes, vocabulary, output)
 
 
 def _check(
@@ -67,126 +69,132 @@ def _check(
     bits: float | None,
     zipf: float | None,
 ) -> None:
-    """What can be said before anything is loaded."""
+    """Check all options before anything is loaded."""
     given = [any(value is not None for value in group.values()) for group in (sizes, pairs)]
     if sum([*given, table is not None]) != 1:
         raise FactmemError(
-            "give --subjects, --relations and --answers, or --table, or --facts and --outputs"
+            "give either --subjects, --relations and --answers, or --table, or --facts and "
+            "--outputs"
         )
     for group in (sizes, pairs):
         missing = [f"--{name}" for name, value in group.items() if value is None]
-        if any(value is not None for value in group.values()) and missing:
-            raise FactmemError(f"{' and '.join(missing)} must be given too")
+        if missing and len(missing) < len(group):
+            verb = "is" if len(missing) == 1 else "are"
+            raise FactmemError(f"{' and '.join(missing)} {verb} also required")
     check_positive(**sizes, **pairs, vocabulary=vocabulary)
     for name, size in {**sizes, **pairs, "vocabulary": vocabulary}.items():
-        if size is not None and size > _LARGEST:
-            raise FactmemError(f"--{name} is at most {_LARGEST}, not {size}")
+        if size is not None and size > _MAX_SIZE:
+            raise FactmemError(f"--{name} must be at most {_MAX_SIZE}, got {size}")
     if pairs["facts"] is None and (bits is not None or zipf is not None):
-        raise FactmemError("--bits and --zipf go with --facts and --outputs")
+        raise FactmemError("--bits and --zipf require --facts and --outputs")
     if pairs["facts"] is not None and vocabulary is not None:
-        raise FactmemError("--vocabulary goes with a table; with --facts it is --outputs")
+        raise FactmemError("--vocabulary cannot be combined with --facts; use --outputs")
     if bits is not None and not 0 <= bits < math.inf:
-        raise FactmemError(f"--bits is a number from 0, not {bits}")
+        raise FactmemError(f"--bits must be a finite number of at least 0, got {bits}")
     if zipf is not None and bits is None:
-        raise FactmemError("--zipf says how likely questions are, which matters to --bits alone")
-    if zipf is not None and not 0 <= zipf <= 1000:
-        raise FactmemError(f"--zipf is from 0 to 1000, not {zipf}")
+        raise FactmemError("--zipf requires --bits")
+    if zipf is not None and not 0 <= zipf <= _MAX_ZIPF:
+        raise FactmemError(f"--zipf must be from 0 to {_MAX_ZIPF}, got {zipf}")
 
 
-def _of_random_table(
-    sizes: dict[str, int | None], vocabulary: int | None, output: Output
-) -> Answer:
-    from factmem.bounds import random_table_bits
-    from factmem.bounds.tables import Conditions
+def _random_table_bounds(
+    sizes: dict[str, int | None], vocabulary: int | None, output: OutputOptions
+) -> CommandResult:
+    from factmem.bounds import RandomTableConditions, random_table_bits
 
     subjects, relations, answers = (size or 1 for size in sizes.values())
     words = relations * answers if vocabulary is None else vocabulary
-    if max(words, subjects * relations) > _LARGEST:
-        raise FactmemError(f"tables have at most {_LARGEST} facts, and as many words")
-    found = random_table_bits(subjects, relations, answers, words)
-    conditions = Conditions.of(subjects, relations, answers, words)
+    if max(words, subjects * relations) > _MAX_SIZE:
+        raise FactmemError(f"a table must have at most {_MAX_SIZE} facts and as many words")
+    table_bits = random_table_bits(subjects, relations, answers, words)
+    conditions = RandomTableConditions.from_sizes(subjects, relations, answers, words)
     data = {
         "subjects": subjects,
         "relations": relations,
         "answers_per_relation": answers,
         "facts": subjects * relations,
         "vocabulary": words,
-        **_bits(found),
+        **_bits_data(table_bits),
         **asdict(conditions),
     }
     notes = [
-        f"The entropy of a table that is drawn at random. Theorem 8 prints S R log2 D + "
-        f"(1 − c) R D log2(|V|/D), which is {conditions.printed_bits:,.1f} bits for c = 0, for "
+        "This is the entropy of a random table. Theorem 8 states the lower bound S R log2 D + "
+        f"(1 − c) R D log2(|V|/D), which is {conditions.printed_bits:,.1f} bits for c = 0, if "
         f"|V| ≥ {conditions.vocabulary_needed:,} and S ≥ C · {conditions.subjects_scale:,.1f}, "
         "with constants c and C."
     ]
-    return _answer("a random table of facts", data, notes, output)
+    return _result("a random table of facts", data, notes, output)
 
 
-def _of_table(table: str, vocabulary: int | None, output: Output) -> Answer:
+def _table_bounds(table: str, vocabulary: int | None, output: OutputOptions) -> CommandResult:
     from factmem.bounds import table_bits
 
-    read = read_table(table)
-    found = table_bits(read, vocabulary)
+    fact_table = read_table(table)
     data = {
         "table": table,
-        "subjects": read.subjects,
-        "relations": read.relations,
-        "answers_per_relation": read.answers_per_relation,
-        "facts": read.facts,
-        "vocabulary": read.answers if vocabulary is None else vocabulary,
-        **_bits(found),
+        "subjects": fact_table.subjects,
+        "relations": fact_table.relations,
+        "answers_per_relation": fact_table.answers_per_relation,
+        "facts": fact_table.facts,
+        "vocabulary": fact_table.answers if vocabulary is None else vocabulary,
+        **_bits_data(table_bits(fact_table, vocabulary)),
     }
     notes = [
-        "Bits that tell it from all tables with answers to the same questions, in which every "
-        "relation has as many different answers"
-        + (", none of them shared." if read.disjoint else ".")
+        "This is the number of bits that select the table among all tables for the same subjects "
+        "and relations in which every relation has the same number of different answers"
+        + (", none of them shared." if fact_table.disjoint else ".")
     ]
-    return _answer("this table of facts", data, notes, output)
+    return _result("this table of facts", data, notes, output)
 
 
-def _of_associations(
-    facts: int, outputs: int, bits: float | None, zipf: float, output: Output
-) -> Answer:
-    from factmem.bounds import TableBits, Zipf, least_loss, printed_least_loss
+def _association_bounds(
+    facts: int, outputs: int, bits: float | None, zipf: float, output: OutputOptions
+) -> CommandResult:
+    from factmem.bounds import TableBits, Zipf, min_loss, min_loss_as_printed
 
-    found = TableBits(facts * math.log2(outputs), 0.0, 0.0)
-    data: dict[str, Any] = {"facts": facts, "outputs": outputs, **_bits(found)}
+    map_bits = TableBits(facts * math.log2(outputs), 0.0, 0.0)
+    data: dict[str, Any] = {"facts": facts, "outputs": outputs, **_bits_data(map_bits)}
     notes = []
     if bits is not None:
         law = Zipf(facts, zipf)
-        loss = least_loss(bits, outputs, law)
+        loss = min_loss(bits, outputs, law)
         data |= {
             "model_bits": bits,
             "zipf": zipf,
             "least_loss_bits": loss,
             "least_loss_nats": loss * math.log(2),
-            "printed_least_loss_bits": printed_least_loss(bits, outputs, law),
+            "printed_least_loss_bits": min_loss_as_printed(bits, outputs, law),
         }
         if zipf > 1:
-            notes = [f"While N is far larger, the least loss falls like B^{1 - zipf:.3g}."]
-    return _answer("a random map", data, notes, output)
+            notes = [f"For N much larger than B, the smallest loss scales as B^{1 - zipf:.3g}."]
+    return _result("a random map", data, notes, output)
 
 
-def _bits(found: "TableBits") -> dict[str, Any]:
+def _bits_data(table_bits: "TableBits") -> dict[str, Any]:
     from factmem.bounds import parameters_needed
 
     return {
-        **asdict(found),
-        "bits": found.bits,
+        **asdict(table_bits),
+        "bits": table_bits.bits,
         "parameters_at_bits_per_weight": {
-            str(each): count for each, count in parameters_needed(found.bits).items()
+            str(precision): count for precision, count in parameters_needed(table_bits.bits).items()
         },
     }
 
 
-def _answer(title: str, data: dict[str, Any], notes: list[str], output: Output) -> Answer:
-    needed = {f"at {each}": count for each, count in data["parameters_at_bits_per_weight"].items()}
-    labels = _LABELS | {name: f"weights of {name[3:]} bits that hold them" for name in needed}
-    exact = {name: f"{data[name]:,.1f}" for name in data if name.endswith("bits")}
-    exact |= {name: f"{data[name]:.4g}" for name in data if name.startswith("least")}
-    return Answer(
-        data, lambda: shown(f"bits of {title}", labels, data | exact | needed, notes), output
+def _result(
+    title: str, data: dict[str, Any], notes: list[str], output: OutputOptions
+) -> CommandResult:
+    parameters = data["parameters_at_bits_per_weight"]
+    rows = {f"parameters_{precision}": count for precision, count in parameters.items()}
+    labels = _LABELS | {
+        f"parameters_{precision}": f"parameters with {precision} bits per weight"
+        for precision in parameters
+    }
+    rows |= {name: f"{data[name]:,.1f}" for name in data if name.endswith("bits")}
+    rows |= {name: f"{data[name]:.4g}" for name in data if name.startswith("least")}
+    return CommandResult(
+        data, lambda: render_table(f"bits of {title}", labels, data | rows, notes), output
     )
 
 
@@ -194,11 +202,11 @@ _LABELS = {
     "facts": "facts",
     "outputs": "outputs",
     "vocabulary": "vocabulary",
-    "association_bits": "bits that tell each fact's answer",
-    "answer_set_bits": "bits that tell each relation's answers",
-    "unseen_bits": "less those on answers of no fact",
-    "bits": "bits of any model without loss",
-    "model_bits": "a model of so many bits",
-    "least_loss_bits": "has a loss of at least, in bits",
-    "least_loss_nats": "the same in nats",
+    "association_bits": "bits for the answer of each fact",
+    "answer_set_bits": "bits for the answers of each relation",
+    "unseen_bits": "minus bits for unused answers",
+    "bits": "bits needed for zero loss",
+    "model_bits": "bits of the model",
+    "least_loss_bits": "smallest loss (bits)",
+    "least_loss_nats": "smallest loss (nats)",
 }

@@ -1,24 +1,17 @@
-"""`factmem capacity`: the largest number of facts that a shape stores."""
+"""`factmem capacity`: finds the largest number of facts that a shape stores."""
 
 import time
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from cyclopts import App, Parameter
 
 from factmem._core.errors import FactmemError
-from factmem.cli.answer import Answer, Output
-from factmem.cli.checks import (
-    check_length,
-    check_numbers,
-    check_positive,
-    check_seed,
-    check_width,
-)
-from factmem.cli.kept import store_path
+from factmem.cli.options import RunOptions, ShapeOptions
+from factmem.cli.output import CommandResult, OutputOptions
 from factmem.cli.progress import progress
-from factmem.cli.shown import shown
-from factmem.cli.working import check_workers, workers_of
+from factmem.cli.render import TIME_LABELS, render_table
+from factmem.cli.validation import check_array_size, check_length, check_positive, check_seed
 
 if TYPE_CHECKING:
     from factmem.experiments import Bracket, Capacity, CapacityProblem, SeedCapacity
@@ -26,33 +19,42 @@ if TYPE_CHECKING:
 
 __all__ = ["capacity"]
 
-_MOST_SEEDS = 1000
-_LARGEST_DIM = 2**14
+_MAX_SEEDS = 1000
+_MAX_DIM = 2**14
+_BRACKETS_SHOWN = 3
 
-capacity = App(name="capacity", help="Find the largest number of facts that a shape stores.")
+capacity = App(name="capacity", help="Find the largest number of facts that a model stores.")
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Searching:
-    """How the search is done."""
+class SearchOptions:
+    """The search for the capacity."""
 
     criterion: float | None = None
-    """The accuracy that counts as stored (default: 1, and 0.99 where something is trained)."""
+    """Accuracy from which facts count as stored (default: 1, or 0.99 for trained models)."""
     search: Literal["fast", "paper"] = "fast"
-    """fast: from a good guess outwards. paper: the authors' bisection of a wide range."""
+    """fast: start from an estimate and widen. paper: the authors' bisection of a wide range."""
     seeds: int = 1
-    """How many seeds are searched for, each by itself; the median counts."""
+    """Number of seeds; each has its own search, and the median counts."""
     seed: int = 0
-    """The first of them."""
-    store: str | None = None
-    """File of results: what is there is not done again (default: $FACTMEM_STORE, or yours)."""
-    fresh: Annotated[bool, Parameter(negative=())] = False
-    """Ignore stored results, and replace them."""
-    workers: int | None = None
-    """Processes on this machine (default: one for each core)."""
-    cluster: str | None = None
-    """Use the workers of a dask scheduler instead, such as tcp://host:8786."""
+    """The first seed."""
+
+    def check(self) -> None:
+        """Raise FactmemError if an option is invalid."""
+        check_positive(seeds=self.seeds)
+        if self.seeds > _MAX_SEEDS:
+            raise FactmemError(f"--seeds must be at most {_MAX_SEEDS}, got {self.seeds}")
+        check_seed(self.seed)
+        check_seed(self.seed + self.seeds - 1)
+        if self.criterion is not None:
+            from factmem.experiments.capacity_problem import check_criterion
+
+            check_criterion(self.criterion)
+
+    def criterion_for(self, *, trained: bool) -> float:
+        """Return the criterion: the one that was given, or the default."""
+        return (0.99 if trained else 1.0) if self.criterion is None else self.criterion
 
 
 @capacity.command
@@ -60,20 +62,22 @@ def linear(
     *,
     dim: int,
     method: Literal["maximal", "trained"] = "maximal",
-    searching: Searching = Searching(),
-    output: Output = Output(),
-) -> Answer:
+    search: SearchOptions = SearchOptions(),
+    run: RunOptions = RunOptions(),
+    output: OutputOptions = OutputOptions(),
+) -> CommandResult:
     """Find how many associations a d × d matrix stores.
 
     Args:
-        dim: d.
-        method: maximal is the best there is, with a proof either way; trained is the paper's.
+        dim: d, the dimension of keys and values.
+        method: maximal: the optimal linear memory, with a proof that more is impossible. trained:
+            trained as in the paper.
     """
-    _check(searching, dim=dim)
+    _check(search, run, dim=dim)
     from factmem.experiments import LinearCapacityProblem
 
-    criterion = _criterion(searching, method == "trained")
-    return _answer(LinearCapacityProblem(dim, method, criterion), "N", searching, output)
+    criterion = search.criterion_for(trained=method == "trained")
+    return _find(LinearCapacityProblem(dim, method, criterion), "N", search, run, output)
 
 
 @capacity.command
@@ -83,139 +87,125 @@ def mlp(
     width: int,
     method: Literal["fitted", "trained"] = "fitted",
     outputs: int | None = None,
-    searching: Searching = Searching(),
-    output: Output = Output(),
-) -> Answer:
+    search: SearchOptions = SearchOptions(),
+    run: RunOptions = RunOptions(),
+    output: OutputOptions = OutputOptions(),
+) -> CommandResult:
     """Find how many associations an MLP memory stores.
 
     Args:
-        dim: d.
-        width: m, its neurons.
-        method: fitted by L-BFGS, or trained as in the paper.
-        outputs: M, the values to decode over (default: as many as there are associations).
+        dim: d, the dimension of keys and values.
+        width: m, the number of neurons.
+        method: fitted: by L-BFGS. trained: trained as in the paper.
+        outputs: M, the number of values to decode over (default: the number of associations).
     """
-    _check(searching, dim=dim, width=width)
-    check_numbers(width, dim)
+    _check(search, run, dim=dim, width=width)
+    check_array_size(width, dim)
     from factmem.experiments import MLPCapacityProblem
 
-    criterion = _criterion(searching, method == "trained")
-    return _answer(
-        MLPCapacityProblem(dim, width, method, outputs, criterion), "N", searching, output
-    )
+    criterion = search.criterion_for(trained=method == "trained")
+    problem = MLPCapacityProblem(dim, width, method, outputs, criterion)
+    return _find(problem, "N", search, run, output)
 
 
 @capacity.command
 def transformer(
     *,
-    dim: int,
-    heads: int,
-    head_dim: int,
-    width: int,
+    shape: ShapeOptions,
     answers: int | None = None,
     protocol: Literal["paper", "best", "compiled"] = "paper",
     scaling: Literal["s=r", "s=r2", "d=s=r"] = "s=r",
     noise: int | None = None,
     length: int = 32,
-    patient: Annotated[bool, Parameter(negative=())] = False,
-    searching: Searching = Searching(),
-    output: Output = Output(),
-) -> Answer:
+    patient: bool = False,
+    search: SearchOptions = SearchOptions(),
+    run: RunOptions = RunOptions(),
+    output: OutputOptions = OutputOptions(),
+) -> CommandResult:
     """Find how many facts a transformer stores.
 
     Args:
-        dim: d, the dimension of embeddings.
-        heads: H.
-        head_dim: d_h, the dimension of a head.
-        width: m, the neurons of the MLP; 0 is attention alone.
-        answers: D, the answers of each relation (default: 8; with d=s=r as many as subjects).
-        protocol: paper and best train it, compiled writes the weights, with a certificate.
-        scaling: S = R, S = R² or D = S = R; S is what is searched for.
-        noise: how many different noise tokens there are (default: S + R).
-        length: T, the tokens in a prompt.
-        patient: train to the end even what is hopeless (paper ends it early where S = R).
+        answers: D, the number of answers per relation (default: 8; with --scaling d=s=r the number
+            of subjects).
+        protocol: paper and best: training protocols. compiled: compiled weights with a certificate.
+        scaling: How the table grows: S = R, S = R² or D = S = R. The search varies S.
+        noise: Number of different noise tokens (default: S + R).
+        length: T, the number of tokens in a prompt.
+        patient: Train hopeless runs to the end; by default, the paper protocol stops them early if
+            S = R.
     """
-    _check(searching, dim=dim, heads=heads, head_dim=head_dim, answers=answers, noise=noise)
-    check_width(width)
-    check_numbers(max(width, heads * head_dim), dim)
+    _check(search, run, dim=shape.dim, answers=answers, noise=noise)
+    shape.check()
     check_length(length)
     if scaling == "d=s=r" and answers is not None:
-        raise FactmemError("--scaling d=s=r has its own --answers: give one of them")
+        raise FactmemError("--scaling d=s=r cannot be combined with --answers")
     from factmem.experiments import TransformerCapacityProblem
+    from factmem.transformer.shape import Shape
 
     problem = TransformerCapacityProblem(
-        dim,
-        heads,
-        head_dim,
-        width,
+        Shape(shape.dim, shape.heads, shape.head_dim, shape.width),
         8 if answers is None and scaling != "d=s=r" else answers,
         protocol,
         scaling,
-        _criterion(searching, protocol != "compiled"),
+        search.criterion_for(trained=protocol != "compiled"),
         noise,
         length,
         patient,
     )
-    return _answer(problem, "S", searching, output)
+    return _find(problem, "S", search, run, output)
 
 
-def _check(searching: Searching, **sizes: int | None) -> None:
-    """What can be said before anything is loaded."""
-    check_positive(**sizes, seeds=searching.seeds)
-    if (sizes["dim"] or 1) > _LARGEST_DIM:
-        raise FactmemError(f"--dim is at most {_LARGEST_DIM}, not {sizes['dim']}")
-    if searching.seeds > _MOST_SEEDS:
-        raise FactmemError(f"--seeds is at most {_MOST_SEEDS}, not {searching.seeds}")
-    check_seed(searching.seed)
-    check_seed(searching.seed + searching.seeds - 1)
-    if searching.criterion is not None:
-        from factmem.experiments.capacity_problem import check_criterion
-
-        check_criterion(searching.criterion)
-    check_workers(searching.workers, searching.cluster)
-    store_path(searching.store)
+def _check(search: SearchOptions, run: RunOptions, *, dim: int, **sizes: int | None) -> None:
+    """Check options before anything is loaded."""
+    check_positive(dim=dim, **sizes)
+    if dim > _MAX_DIM:
+        raise FactmemError(f"--dim must be at most {_MAX_DIM}, got {dim}")
+    search.check()
+    run.check()
 
 
-def _criterion(searching: Searching, trained: bool) -> float:
-    return (0.99 if trained else 1.0) if searching.criterion is None else searching.criterion
-
-
-def _answer(
-    problem: "CapacityProblem", symbol: str, searching: Searching, output: Output
-) -> Answer:
+def _find(
+    problem: "CapacityProblem",
+    symbol: str,
+    search: SearchOptions,
+    run: RunOptions,
+    output: OutputOptions,
+) -> CommandResult:
     from factmem.experiments import Store, find_capacity
 
     start = time.monotonic()
     with (
-        Store(store_path(searching.store)) as store,
-        workers_of(searching.workers, searching.cluster) as workers,
+        Store(run.store_path) as store,
+        run.make_workers() as workers,
         progress(output, "capacity", total=1, unit="probe") as report,
     ):
-        found = find_capacity(
+        result = find_capacity(
             problem,
-            range(searching.seed, searching.seed + searching.seeds),
+            range(search.seed, search.seed + search.seeds),
             store,
             workers,
-            search=searching.search,
-            fresh=searching.fresh,
-            report=lambda progress: report(progress.done, **_figures(progress, symbol)),
+            search=search.search,
+            fresh=run.fresh,
+            report=lambda state: report(state.done, **_progress_values(state, symbol)),
         )
-        where = str(store.path)
-    data = _data(found, searching, where, time.monotonic() - start)
+    data = _data(result, search, run.store_path, time.monotonic() - start)
     title = f"capacity of {problem.parameters:,} parameters"
-    return Answer(data, lambda: shown(title, _labels(symbol), data, _notes(data)), output)
+    return CommandResult(
+        data, lambda: render_table(title, _labels(symbol), data, _notes(result, data)), output
+    )
 
 
-def _figures(progress: "Progress", symbol: str) -> dict[str, Any]:
-    brackets = [_told(bracket, symbol) for bracket in progress.brackets[:3]]
-    more = [] if len(progress.brackets) <= 3 else ["…"]
+def _progress_values(state: "Progress", symbol: str) -> dict[str, Any]:
+    brackets = [_format_bracket(bracket, symbol) for bracket in state.brackets[:_BRACKETS_SHOWN]]
+    more = ["…"] if len(state.brackets) > _BRACKETS_SHOWN else []
     return {
-        "running": progress.running,
-        "left": progress.left,
+        "running": state.running,
+        "left": state.remaining,
         "bracket": "; ".join([*brackets, *more]),
     }
 
 
-def _told(bracket: "Bracket", symbol: str) -> str:
+def _format_bracket(bracket: "Bracket", symbol: str) -> str:
     if bracket.lower is None and bracket.upper is None:
         return f"{symbol} = ?"
     lower = "" if bracket.lower is None else f"{bracket.lower} ≤ "
@@ -223,20 +213,20 @@ def _told(bracket: "Bracket", symbol: str) -> str:
     return f"{lower}{symbol}{upper}"
 
 
-def _data(found: "Capacity", searching: Searching, store: str, seconds: float) -> dict[str, Any]:
-    problem, median = found.problem, found.median
-    records = [record for seed in found.seeds for record in seed.probes.values()]
+def _data(result: "Capacity", search: SearchOptions, store: str, seconds: float) -> dict[str, Any]:
+    problem, median = result.problem, result.median
+    records = [record for seed in result.seeds for record in seed.probes.values()]
     return {
         **asdict(problem),  # pyright: ignore[reportArgumentType]
-        "search": searching.search,
+        "search": search.search,
         "embeddings": "given",
         "parameters": problem.parameters,
-        "facts": found.facts,
-        "facts_per_parameter": found.facts / problem.parameters,
+        "facts": result.facts,
+        "facts_per_parameter": result.facts / problem.parameters,
         "lower": median.bracket.lower,
         "upper": median.bracket.upper,
         **_margins(median),
-        "seeds": [_seed(seed, problem) for seed in found.seeds],
+        "seeds": [_seed_data(seed, problem) for seed in result.seeds],
         "probes": len(records),
         "probes_read": sum(record.from_store for record in records),
         "probes_run": sum(not record.from_store for record in records),
@@ -250,7 +240,7 @@ def _margins(seed: "SeedCapacity") -> dict[str, Any]:
     return {name: metrics.get(name) for name in ("accuracy", "min_margin", "relative_margin")}
 
 
-def _seed(seed: "SeedCapacity", problem: "CapacityProblem") -> dict[str, Any]:
+def _seed_data(seed: "SeedCapacity", problem: "CapacityProblem") -> dict[str, Any]:
     lower = seed.bracket.lower
     return {
         "seed": seed.seed,
@@ -258,7 +248,7 @@ def _seed(seed: "SeedCapacity", problem: "CapacityProblem") -> dict[str, Any]:
         "upper": seed.bracket.upper,
         "undecided": seed.bracket.undecided,
         "facts": 0 if lower is None else problem.facts(lower),
-        "outcome": seed.outcome.value,
+        "status": seed.status.label,
         **_margins(seed),
         "probes": [
             {
@@ -274,33 +264,36 @@ def _seed(seed: "SeedCapacity", problem: "CapacityProblem") -> dict[str, Any]:
     }
 
 
-def _notes(data: dict[str, Any]) -> list[str]:
-    seeds = data["seeds"]
-    notes = [
-        f"Seed {seed['seed']}: stored {_or_none(seed['lower'])}, not stored "
-        f"{_or_none(seed['upper'])}{' (undecided)' if seed['undecided'] else ''}. {seed['outcome']}"
-        for seed in seeds
-    ]
-    failed = [probe for seed in seeds for probe in seed["probes"] if probe["error"] is not None]
+def _notes(result: "Capacity", data: dict[str, Any]) -> list[str]:
+    notes = []
+    for seed in result.seeds:
+        bracket = seed.bracket
+        upper = "undecided" if bracket.undecided else "not stored"
+        notes.append(
+            f"Seed {seed.seed}: stored {_format_size(bracket.lower)}, {upper} "
+            f"{_format_size(bracket.upper)}. {seed.status.sentence}"
+        )
+    probes = [probe for seed in data["seeds"] for probe in seed["probes"]]
+    failed = [probe for probe in probes if probe["error"] is not None]
     notes += [f"Run {probe['run']} failed: {probe['error']}" for probe in failed]
-    return [*notes, f"IndependentTasks are kept in {data['store']}; factmem runs lists them."]
+    return [*notes, f"The runs are stored in {data['store']}; factmem runs lists them."]
 
 
-def _or_none(size: int | None) -> str:
-    return "nothing known" if size is None else f"{size:,}"
+def _format_size(size: int | None) -> str:
+    return "unknown" if size is None else f"{size:,}"
 
 
 def _labels(symbol: str) -> dict[str, str]:
     return {
-        "facts": "facts stored, median seed",
+        "facts": "facts stored (median seed)",
         "parameters": "parameters",
         "facts_per_parameter": "facts per parameter",
-        "lower": f"largest {symbol} that is stored",
-        "upper": f"smallest {symbol} that is not",
-        "criterion": "stored means an accuracy of",
-        "accuracy": "accuracy over all facts",
+        "lower": f"largest stored {symbol}",
+        "upper": f"smallest {symbol} not stored",
+        "criterion": "criterion (accuracy)",
+        "accuracy": "accuracy",
         "relative_margin": "smallest relative margin",
         "probes": "probes",
-        "probes_read": "of them read from the store",
-        "seconds": "seconds",
+        "probes_read": "probes read from the store",
+        **TIME_LABELS,
     }

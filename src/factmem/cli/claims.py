@@ -1,116 +1,113 @@
-"""`factmem claims`: every statement of the paper that a computer can check, with its verdict."""
+"""`factmem claims`: checks every claim of the paper that can be checked numerically."""
 
 import time
+from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from factmem.cli.answer import Answer, Output
-from factmem.cli.checks import check_positive, check_seed
-from factmem.cli.kept import store_path
+from factmem.cli.options import RunOptions
+from factmem.cli.output import CommandResult, OutputOptions
 from factmem.cli.progress import progress
+from factmem.cli.validation import check_seed
+from factmem.paper.registry import claim_ids
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.text import Text
 
-    from factmem.paper import Checked, Claim
+    from factmem.paper import Check, CheckedClaim, Claim
 
 __all__ = ["claim_data", "claims"]
 
-_MORE_SEEDS = 4
-"""Seeds after the first that a claim may use."""
+_MAX_SEED_OFFSET = 4
+"""A claim uses seeds up to this many above the first."""
 
 
 def claims(
     *,
-    only: list[str] | None = None,
+    only: Annotated[
+        list[str] | None,
+        Parameter(help=f"ID of a claim; may be repeated. The IDs are {', '.join(claim_ids())}."),
+    ] = None,
     scale: Literal["quick", "paper"] = "quick",
     seed: int = 0,
-    store: str | None = None,
-    fresh: Annotated[bool, Parameter(negative=())] = False,
-    workers: int | None = None,
-    output: Output = Output(),
-) -> Answer:
-    """Check every claim of the paper that a computer can check.
+    run: RunOptions = RunOptions(),
+    output: OutputOptions = OutputOptions(),
+) -> CommandResult:
+    """Check every claim of the paper that can be checked numerically.
 
-    Exit code 1 if one does not come out as it should: a claim of the paper that does not hold, or
-    a misreading of it that does.
+    The exit code is 1 if a result is not as expected: a claim of the paper that fails, or a
+    known misreading of the paper that holds.
 
     Args:
-        only: the id of one claim; may be given several times.
-        scale: paper makes the slow measurements too; quick takes them where the store has them.
-        seed: the first of the three seeds of every measurement.
-        store: file of results (default: $FACTMEM_STORE, or yours).
-        fresh: ignore stored results, and replace them.
-        workers: processes on this machine (default: one for each core).
+        scale: paper also runs the slow measurements; quick uses them only if the store has them.
+        seed: The first of the three seeds of every measurement.
     """
     check_seed(seed)
-    check_seed(seed + _MORE_SEEDS)
-    check_positive(workers=workers)
-    path = store_path(store)
-    from factmem.experiments import LocalWorkers, Store
-    from factmem.paper import all_claims, check_claims, claim_named
+    check_seed(seed + _MAX_SEED_OFFSET)
+    run.check()
+    from factmem.experiments import Store
+    from factmem.paper import all_claims, check_claims, get_claim
 
-    names = list(dict.fromkeys(only or ()))
-    chosen = [claim_named(name, seed) for name in names] or list(all_claims(seed))
+    ids = list(dict.fromkeys(only or ()))
+    chosen = [get_claim(id, seed) for id in ids] or list(all_claims(seed))
     start = time.monotonic()
     with (
-        Store(path) as kept,
-        LocalWorkers(workers) as helpers,
-        progress(output, "claims", total=_about(chosen), unit="run") as report,
+        Store(run.store_path) as store,
+        run.make_workers() as workers,
+        progress(output, "claims", total=_min_runs(chosen), unit="run") as report,
     ):
-        found = check_claims(
+        checked = check_claims(
             chosen,
-            kept,
-            helpers,
-            at_length=scale == "paper",
-            fresh=fresh,
-            report=lambda now: report(now.done, running=now.running, left=now.left),
+            store,
+            workers,
+            scale=scale,
+            fresh=run.fresh,
+            report=lambda state: report(state.done, running=state.running, left=state.remaining),
         )
+    verdicts = [claim.finding.verdict.label for claim in checked]
     data = {
-        "claims": [claim_data(each) for each in found],
-        "verdicts": {
-            verdict: sum(each.finding.verdict.value == verdict for each in found)
-            for verdict in sorted({each.finding.verdict.value for each in found})
-        },
-        "as_expected": all(each.as_expected for each in found),
+        "claims": [claim_data(claim) for claim in checked],
+        "verdicts": {verdict: verdicts.count(verdict) for verdict in sorted(set(verdicts))},
+        "as_expected": all(claim.as_expected for claim in checked),
         "scale": scale,
         "seed": seed,
-        "store": path,
+        "store": run.store_path,
         "seconds": time.monotonic() - start,
     }
-    return Answer(data, lambda: _shown(found, data), output, holds=data["as_expected"])
+    return CommandResult(data, lambda: _render(checked, data), output, passed=data["as_expected"])
 
 
-def _about(chosen: "list[Claim]") -> int:
-    """How many runs there are at least; searches find out on their way how many they need."""
-    return len({t.identity for claim in chosen for t in claim.measured.pending({}).needed})
+def _min_runs(chosen: "list[Claim]") -> int:
+    """Return a lower bound on the number of runs; searches add more as they proceed."""
+    return len({t.identity for claim in chosen for t in claim.measurement.pending({}).needed})
 
 
-def claim_data(checked: "Checked") -> dict[str, Any]:
-    """What JSON says of a claim."""
+def claim_data(checked: "CheckedClaim") -> dict[str, Any]:
+    """Return a checked claim as JSON data."""
     claim, finding = checked.claim, checked.finding
     return {
         "id": claim.id,
-        "claim": claim.claim,
-        "place": claim.place,
+        "claim": claim.statement,
+        "reference": claim.reference,
         "method": claim.method,
-        "verdict": finding.verdict.value,
+        "verdict": finding.verdict.label,
         "within": finding.within,
         "evidence": [asdict(check) for check in finding.checks],
         "note": finding.note,
         "refuted": claim.refuted,
         "as_expected": checked.as_expected,
         "seeds": list(checked.seeds),
-        "scale": "paper" if checked.at_length else "quick",
+        "scale": checked.scale,
         "runs": checked.runs,
-        "runs_read": checked.read,
+        "runs_read": checked.runs_read,
         "run_seconds": checked.seconds,
     }
 
 
-def _shown(found: "list[Checked]", data: dict[str, Any]) -> "RenderableType":
+def _render(checked: "list[CheckedClaim]", data: dict[str, Any]) -> "RenderableType":
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -119,40 +116,41 @@ def _shown(found: "list[Checked]", data: dict[str, Any]) -> "RenderableType":
     table.add_column("claim", ratio=5)
     table.add_column("verdict", ratio=1)
     table.add_column("evidence", ratio=5)
-    for each in found:
-        claim = Text(each.claim.id, style="bold")
-        claim.append(f"\n{each.claim.claim}\n", style="not bold")
-        claim.append(f"{each.claim.place}; {_source(each)}", style="dim not bold")
-        lines = [_line(check) for check in each.finding.checks]
-        lines += [each.finding.note] if each.finding.note else []
-        table.add_row(claim, _verdict(each), Text("\n".join(lines)))
-    counts = ", ".join(f"{count} {verdict}" for verdict, count in data["verdicts"].items())
-    return Group(table, Text(f"{counts}; {data['seconds']:.0f} s."), *_surprises(found))
+    for result in checked:
+        claim = Text(result.claim.id, style="bold")
+        claim.append(f"\n{result.claim.statement}\n", style="not bold")
+        claim.append(f"{result.claim.reference}; {_describe_runs(result)}", style="dim not bold")
+        lines = [_format_check(check) for check in result.finding.checks]
+        lines += [result.finding.note] if result.finding.note else []
+        table.add_row(claim, _format_verdict(result), Text("\n".join(lines)))
+    verdicts = Counter(result.finding.verdict.sentence for result in checked)
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
+    return Group(table, Text(f"{counts}; {data['seconds']:.0f} s."), *_unexpected(checked))
 
 
-def _verdict(each: "Checked") -> Any:
+def _format_verdict(checked: "CheckedClaim") -> "Text":
     from rich.text import Text
 
-    within = each.finding.within
-    told = each.finding.verdict.value + ("" if within is None else f" {100 * within:.2g} %")
-    told += ", as it should" if each.claim.refuted and each.as_expected else ""
-    return Text(told, style="green" if each.as_expected else "bold red")
+    within = checked.finding.within
+    text = checked.finding.verdict.sentence + ("" if within is None else f" {100 * within:.2g} %")
+    text += ", as expected" if checked.claim.refuted and checked.as_expected else ""
+    return Text(text, style="green" if checked.as_expected else "bold red")
 
 
-def _source(each: "Checked") -> str:
-    seeds = f"{len(each.seeds)} seed{'s' * (len(each.seeds) != 1)}"
-    scale = "slow measurement" if each.at_length else "quick measurement"
-    read = f", {each.read} of {each.runs} runs from the store" if each.read else ""
-    return f"{scale}, {seeds}{read}"
+def _describe_runs(checked: "CheckedClaim") -> str:
+    seeds = f"{len(checked.seeds)} seed{'s' * (len(checked.seeds) != 1)}"
+    read = checked.runs_read
+    stored = f", {read} of {checked.runs} runs from the store" if read else ""
+    return f"{checked.scale} measurement, {seeds}{stored}"
 
 
-def _line(check: Any) -> str:
+def _format_check(check: "Check") -> str:
     mark = "" if check.holds else "✗ "
     return f"{mark}{check.what}: {check.measured:.4g} ({check.expected})"
 
 
-def _surprises(found: "list[Checked]") -> list[Any]:
+def _unexpected(checked: "list[CheckedClaim]") -> "list[Text]":
     from rich.text import Text
 
-    wrong = [each.claim.id for each in found if not each.as_expected]
-    return [Text(f"Not as expected: {', '.join(wrong)}.", style="bold red")] if wrong else []
+    ids = [result.claim.id for result in checked if not result.as_expected]
+    return [Text(f"Not as expected: {', '.join(ids)}.", style="bold red")] if ids else []

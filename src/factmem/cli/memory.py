@@ -1,129 +1,131 @@
-"""`factmem memory METHOD`: builds one associative memory and tests it on every association."""
+"""`factmem memory`: builds one associative memory and tests it on every association."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from factmem._core.errors import FactmemError
-from factmem.cli.answer import Answer, Output
-from factmem.cli.checks import check_accuracy, check_numbers, check_positive, check_seed
+from factmem.cli.options import EvaluationOptions
+from factmem.cli.output import CommandResult, OutputOptions
 from factmem.cli.progress import progress
-from factmem.cli.shown import shown
-from factmem.experiments.memory_methods import build, drawn, method_named
+from factmem.cli.render import TIME_LABELS, render_table, requirement_notes
+from factmem.cli.validation import check_array_size, check_positive, check_seed
+from factmem.experiments.memory_methods import MEMORY_METHODS
 
 if TYPE_CHECKING:
     from factmem.memories import Associations, Memory
 
 __all__ = ["memory"]
 
+_METHOD_HELP = "\n".join(f"- {name}: {method.summary}" for name, method in MEMORY_METHODS.items())
+
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Task:
-    """What is to be remembered, and how large the memory is."""
+class MemoryOptions:
+    """The associations, and the size of the memory."""
 
     dim: int
     """d, the dimension of keys and values."""
     facts: int
     """N, the number of associations."""
     outputs: int | None = None
-    """M, the number of values to decode over (default: as many as facts)."""
+    """M, the number of values to decode over (default: N)."""
     target: Literal["identity", "permutation", "blocks"] | None = None
-    """f*; blocks is ⌊xM/N⌋ (default: identity, or blocks if there are fewer outputs than facts)."""
+    """The map f* from inputs to outputs; blocks is ⌊xM/N⌋ (default: identity, or blocks if M is
+    smaller than N)."""
     width: int | None = None
-    """m, neurons of an MLP memory; pairs of neurons for tangent."""
+    """m, the number of neurons of an MLP memory; for tangent the number of pairs of neurons."""
     rank: int | None = None
     """m, the rank of a low-rank memory."""
     degree: int | None = None
     """k, the degree of the Hermite polynomial for hermite and tangent (default: 2)."""
     seed: int = 0
-    """Randomness of embeddings and method."""
+    """Seed of the embeddings and of the method."""
+
+    def check(self) -> None:
+        """Raise FactmemError if an option is invalid."""
+        check_positive(dim=self.dim, facts=self.facts, outputs=self.outputs)
+        check_array_size(max(self.facts, self.outputs or 1, self.width or 1, self.dim), self.dim)
+        check_seed(self.seed)
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Trial:
-    """What the memory must stand once it is built."""
+class PerturbationOptions:
+    """Changes to the weights before the test."""
 
     bits: int | None = None
-    """Round every weight to this many bits before testing."""
+    """Round every weight to this many bits before the test."""
     weight_noise: float | None = None
-    """Multiply every weight by 1 + σg before testing; this is σ."""
-    precision: Annotated[bool, Parameter(negative=())] = False
-    """Also find the fewest bits and the most noise at which all is recalled."""
-    require: float | None = None
-    """Exit with code 1 if the accuracy is below this."""
+    """Multiply every weight by 1 + σg, with g standard normal, before the test; this is σ."""
+    precision: bool = False
+    """Also find the fewest bits and the largest σ at which every association is recalled."""
+
+    def check(self) -> None:
+        """Raise FactmemError if an option is invalid."""
+        if self.bits is not None and not 1 <= self.bits <= 24:
+            raise FactmemError(f"--bits must be from 1 to 24, got {self.bits}")
+        if self.weight_noise is not None and not 0 <= self.weight_noise <= 1e6:
+            raise FactmemError(f"--weight-noise must be from 0 to 1e6, got {self.weight_noise}")
 
 
 def memory(
-    method: str, /, *, task: Task, trial: Trial = Trial(), output: Output = Output()
-) -> Answer:
-    """Build one associative memory on random unit embeddings and test it on every association.
+    method: Annotated[str, Parameter(help=_METHOD_HELP)],
+    /,
+    *,
+    task: MemoryOptions,
+    perturbation: PerturbationOptions = PerturbationOptions(),
+    evaluation: EvaluationOptions = EvaluationOptions(),
+    output: OutputOptions = OutputOptions(),
+) -> CommandResult:
+    """Build one associative memory and test it on every association.
 
-    METHOD is one of hebbian, low-rank, hermite, tangent (the paper's constructions), maximal (the
-    best linear memory, with a proof), fitted-features, fitted-relu, fitted-bilinear (MLPs fitted
-    by L-BFGS), trained-linear, trained-mlp (the paper's training).
+    The embeddings are random unit vectors.
     """
-    chosen = method_named(method)
-    _check(task, trial)
-    import jax
+    chosen = MEMORY_METHODS[method]
+    task.check()
+    perturbation.check()
+    evaluation.check()
+    from factmem.experiments import MemorySpec
 
-    from factmem._core.timing import Stopwatch
-
-    associations, method_key, trial_key = drawn(
-        task.seed, task.facts, task.dim, task.outputs, task.target
-    )
-    told = {"width": task.width, "rank": task.rank, "degree": task.degree}
-    sizes = {name: size for name, size in told.items() if size is not None}
-    with progress(output, method, chosen.steps) as report, Stopwatch() as watch:
-        built = build(method, method_key, associations, report, **sizes)
-        jax.block_until_ready(built.memory)
-    tested = _tried(built.memory, trial, trial_key)
-    score = tested.score(associations)
+    spec = MemorySpec(method=method, **asdict(task))
+    with progress(output, method, chosen.max_steps) as report:
+        result = spec.run(report)
+    associations, key = result.instance.associations, result.instance.test_key
+    score = _perturb(result.model, perturbation, key).score(associations)
     data = {
         "method": method,
         "dim": associations.dim,
         "facts": associations.facts,
         "outputs": associations.outputs,
         "seed": task.seed,
-        **built.details,
-        "bits": trial.bits,
-        "weight_noise": trial.weight_noise,
+        **result.metrics,
+        "bits": perturbation.bits,
+        "weight_noise": perturbation.weight_noise,
         "parameters": score.parameters,
         "accuracy": score.accuracy,
         "min_margin": score.min_margin,
         "relative_margin": score.relative_margin,
         "bits_per_parameter": score.bits_per_parameter,
-        **(_precision(built.memory, associations, trial_key) if trial.precision else {}),
-        "seconds": watch.seconds,
-        "compile_seconds": watch.compile_seconds,
+        **(_precision(result.model, associations, key) if perturbation.precision else {}),
+        "seconds": result.seconds,
+        "compile_seconds": result.compile_seconds,
     }
-    holds = trial.require is None or score.accuracy >= trial.require
+    passed = evaluation.passed(score.accuracy)
     title = f"{method}: {chosen.summary}"
-    notes = [] if holds else [f"The accuracy is below the {trial.require} that was required."]
-    return Answer(data, lambda: shown(title, _LABELS, data, notes), output, holds)
+    notes = requirement_notes(passed, evaluation.require)
+    return CommandResult(data, lambda: render_table(title, _LABELS, data, notes), output, passed)
 
 
-def _check(task: Task, trial: Trial) -> None:
-    """What can be said before jax is loaded."""
-    check_positive(dim=task.dim, facts=task.facts, outputs=task.outputs)
-    check_numbers(max(task.facts, task.outputs or 1, task.width or 1, task.dim), task.dim)
-    if trial.bits is not None and not 1 <= trial.bits <= 24:
-        raise FactmemError(f"--bits is from 1 to 24, not {trial.bits}")
-    if trial.weight_noise is not None and not 0 <= trial.weight_noise <= 1e6:
-        raise FactmemError(f"--weight-noise is from 0 to 1e6, not {trial.weight_noise}")
-    check_seed(task.seed)
-    check_accuracy(trial.require)
-
-
-def _tried(memory: "Memory", trial: Trial, key: Any) -> "Memory":
+def _perturb(memory: "Memory", perturbation: PerturbationOptions, key: Any) -> "Memory":
     from factmem.memories import noisy, rounded
 
-    if trial.bits is not None:
-        memory = rounded(memory, trial.bits)
-    if trial.weight_noise is not None:
-        memory = noisy(memory, key, trial.weight_noise)
+    if perturbation.bits is not None:
+        memory = rounded(memory, perturbation.bits)
+    if perturbation.weight_noise is not None:
+        memory = noisy(memory, perturbation.weight_noise, key=key)
     return memory
 
 
@@ -132,35 +134,34 @@ def _precision(memory: "Memory", associations: "Associations", key: Any) -> dict
 
     return {
         "bits_needed": bits_needed(memory, associations),
-        "noise_tolerated": noise_tolerated(memory, associations, key),
+        "noise_tolerated": noise_tolerated(memory, associations, key=key),
     }
 
 
 _LABELS = {
     "dim": "dimension d",
     "facts": "associations N",
-    "outputs": "values M",
+    "outputs": "outputs M",
     "width": "width m",
     "neurons": "neurons",
     "rank": "rank m",
     "degree": "degree k",
-    "verdict": "verdict: storing them all is",
-    "proved_margin": "smallest margin, at least",
+    "verdict": "storing all associations is",
+    "proved_margin": "proved lower bound on the margin",
     "certificate_residual": "residual of the proof",
-    "certificate_threshold": "must be below",
-    "bits": "weights rounded to bits",
-    "weight_noise": "noise of weights",
+    "certificate_threshold": "maximum residual of a proof",
+    "bits": "bits per weight (rounded)",
+    "weight_noise": "weight noise σ",
     "parameters": "parameters",
     "accuracy": "accuracy",
-    "best_accuracy": "best accuracy at a check",
+    "best_accuracy": "best accuracy during training",
     "min_margin": "smallest margin",
     "relative_margin": "smallest relative margin",
     "bits_per_parameter": "bits per parameter",
-    "bits_needed": "fewest bits a weight",
-    "noise_tolerated": "most noise of weights",
+    "bits_needed": "fewest bits per weight",
+    "noise_tolerated": "largest weight noise σ",
     "iterations": "iterations",
     "steps": "steps",
-    "outcome": "it ended because",
-    "seconds": "seconds",
-    "compile_seconds": "seconds of compilation besides",
+    "status": "status",
+    **TIME_LABELS,
 }

@@ -1,4 +1,4 @@
-"""Progress on stderr: a bar on a terminal, plain lines elsewhere, nothing with --json."""
+"""Progress on stderr: a bar on a terminal, plain lines elsewhere, nothing with `--json`."""
 
 import sys
 import time
@@ -7,31 +7,33 @@ from contextlib import contextmanager
 from typing import Any
 
 from factmem._core.progress import Report
-from factmem.cli.answer import Output
+from factmem.cli.output import OutputOptions
 
 __all__ = ["progress"]
 
 _SECONDS_BETWEEN_LINES = 5.0
+_MIN_SECONDS_TO_ESTIMATE = 1.0
+"""No remaining time is shown before this much time was measured."""
 
 
 @contextmanager
 def progress(
-    output: Output, label: str, total: int | None = None, unit: str = "step"
+    output: OutputOptions, label: str, total: int | None = None, unit: str = "step"
 ) -> Iterator[Report]:
-    """Shows how far a command is while the block runs.
+    """Show progress while the block runs.
 
     Args:
-        output: the command's flags.
-        label: what is being done.
-        total: steps at most, where it is known; the bar then shows the time left.
-        unit: what is counted, if not steps.
+        output: the output options of the command.
+        label: the name of the computation.
+        total: the maximum number of steps, if known; the remaining time is then shown.
+        unit: what is counted.
 
     Yields:
-        What to call with the steps done and figures by name. If `left` is one of them, so many
-        steps are left, whatever the total was.
+        A function to call with the number of completed steps and named values to show. A value
+        named `left` is the number of remaining steps and overrides the total.
     """
     if output.json:
-        yield lambda steps, **figures: None
+        yield lambda steps, **values: None
     elif sys.stderr.isatty():
         with _bar(label, total, unit) as report:
             yield report
@@ -42,57 +44,78 @@ def progress(
 @contextmanager
 def _bar(label: str, total: int | None, unit: str) -> Iterator[Report]:
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        SpinnerColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = [SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()]
     if total is not None:
-        columns[2:] = [BarColumn(), TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn()]
+        columns.insert(2, BarColumn())
+        columns.append(TextColumn("{task.fields[remaining]}"))
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=total)
+        task = bar.add_task(label, total=total, remaining="")
+        estimate = _Estimate(total)
 
-        def report(steps: int, **figures: Any) -> None:
-            whole = steps + figures["left"] if "left" in figures else total
-            told = _told(label, steps, unit, figures)
-            bar.update(task, completed=steps, total=whole, description=told)
+        def report(steps: int, **values: Any) -> None:
+            bar.update(
+                task,
+                completed=steps,
+                total=steps + values["left"] if "left" in values else total,
+                description=_describe(label, steps, unit, values),
+                remaining=estimate.update(steps, values.get("left")),
+            )
 
         yield report
 
 
 def _lines(label: str, total: int | None, unit: str) -> Report:
     last = time.monotonic()
-    first: tuple[int, float] | None = None
+    estimate = _Estimate(total)
 
-    def report(steps: int, **figures: Any) -> None:
-        nonlocal last, first
+    def report(steps: int, **values: Any) -> None:
+        nonlocal last
+        remaining = estimate.update(steps, values.get("left"))
         now = time.monotonic()
-        # The time left counts from the first report on: what was resumed took no time now.
-        begun, since = first = first or (steps, now)
         if now - last >= _SECONDS_BETWEEN_LINES:
             last = now
-            left = ""
-            if steps > begun and ("left" in figures or total is not None):
-                more = figures["left"] if "left" in figures else (total or 0) - steps
-                most = "about" if "left" in figures else "at most"
-                left = f", {most} {_time((now - since) * more / (steps - begun))} left"
-            sys.stderr.write(f"{_told(label, steps, unit, figures)}{left}\n")
+            parts = [_describe(label, steps, unit, values), remaining]
+            sys.stderr.write(", ".join(part for part in parts if part) + "\n")
             sys.stderr.flush()
 
     return report
 
 
-def _time(seconds: float) -> str:
+class _Estimate:
+    """The remaining time, from the speed since the second report.
+
+    The first report may come before compilation, or count steps that a checkpoint had; the time
+    until the second one may include compilation. Both would make the estimate far too long.
+    """
+
+    def __init__(self, total: int | None) -> None:
+        self._total = total
+        self._reports = 0
+        self._start = (0, 0.0)
+
+    def update(self, steps: int, left: int | None) -> str:
+        """Return the remaining time as text; empty as long as there is no estimate."""
+        now = time.monotonic()
+        self._reports += 1
+        if self._reports <= 2:
+            self._start = (steps, now)
+        first_steps, start = self._start
+        total = self._total if left is None else steps + left
+        if total is None or steps <= first_steps or now - start < _MIN_SECONDS_TO_ESTIMATE:
+            return ""
+        seconds = (now - start) * (total - steps) / (steps - first_steps)
+        # Training often stops early: its total is a maximum.
+        return f"{'at most' if left is None else 'about'} {_format_time(seconds)} left"
+
+
+def _format_time(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
-def _told(label: str, steps: int, unit: str, figures: dict[str, Any]) -> str:
-    told = [f"{label}: {steps:,} {unit}{'s' * (steps != 1)}"]
-    for name, value in figures.items():
-        told.append(f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}")
-    return ", ".join(told)
+def _describe(label: str, steps: int, unit: str, values: dict[str, Any]) -> str:
+    parts = [f"{label}: {steps:,} {unit}{'s' * (steps != 1)}"]
+    for name, value in values.items():
+        parts.append(f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}")
+    return ", ".join(parts)

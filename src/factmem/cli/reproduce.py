@@ -1,22 +1,19 @@
-"""`factmem reproduce`: all figures, all claims, one report."""
+"""`factmem reproduce`: makes all figures, checks all claims and writes a report."""
 
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factmem.cli.answer import Answer, Output
 from factmem.cli.claims import claim_data
-from factmem.cli.figure import (
-    Measuring,
-    check_measuring,
-    check_patience,
-    figure_data,
-)
-from factmem.cli.kept import store_path
+from factmem.cli.figure import check_duration, figure_data
+from factmem.cli.options import RunOptions, ScaleOptions
+from factmem.cli.output import CommandResult, OutputOptions
 from factmem.cli.progress import progress
-from factmem.cli.working import workers_of
+from factmem.cli.validation import check_output_dir
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from factmem.report import Report
 
 __all__ = ["reproduce"]
@@ -25,89 +22,93 @@ __all__ = ["reproduce"]
 def reproduce(
     *,
     out: str = "reproduction",
-    measuring: Measuring = Measuring(),
-    output: Output = Output(),
-) -> Answer:
-    """Make every figure of the paper, check every claim, and write a report of both.
+    scale: ScaleOptions = ScaleOptions(),
+    run: RunOptions = RunOptions(),
+    output: OutputOptions = OutputOptions(),
+) -> CommandResult:
+    """Make every figure of the paper, check every claim, and write a report.
 
-    The report is one page that opens in any browser, without a network. Exit code 1 if a claim
-    does not come out as it should.
+    The report is one HTML page that opens in any browser, without a network. The exit code is 1 if
+    a claim is not as expected.
 
     Args:
-        out: folder of the report and of the figures' files.
+        out: Directory for the report and the figures; it is created if its parent exists.
     """
-    check_measuring(measuring, out)
+    run.check()
+    check_output_dir("--out", out)
     from factmem import report as reports
     from factmem.experiments import Store
-    from factmem.paper import Figures, all_claims, all_figures, write_figure
+    from factmem.paper import FigureGroup, all_claims, all_figures, write_figure
 
-    figures, claims = all_figures(measuring.scale), all_claims()
+    figures, claims = all_figures(scale.scale), all_claims()
     start = time.monotonic()
     with (
-        Store(store_path(measuring.store)) as store,
-        workers_of(measuring.workers, measuring.cluster) as workers,
-        progress(output, "reproduce", total=1, unit="run") as told,
+        Store(run.store_path) as store,
+        run.make_workers() as workers,
+        progress(output, "reproduce", total=1, unit="run") as report,
     ):
-        check_patience("all figures", Figures(figures), measuring, store, workers)
-        found = reports.reproduce(
+        check_duration("all figures", FigureGroup(figures), scale, run, store, workers)
+        reproduction = reports.reproduce(
             figures,
             claims,
             store,
             workers,
-            fresh=measuring.fresh,
-            report=lambda now: told(now.done, running=now.running, left=now.left),
+            fresh=run.fresh,
+            report=lambda state: report(state.done, running=state.running, left=state.remaining),
         )
-    place = Path(out)
-    written = {
-        plot.name: [str(path) for path in write_figure(plot, place / "figures")]
-        for plot in found.plots
+    directory = Path(out)
+    directory.mkdir(exist_ok=True)
+    files = {
+        plot.name: [str(path) for path in write_figure(plot, directory / "figures")]
+        for plot in reproduction.plots
     }
-    page = place / "report.html"
-    made = found.report(measuring.scale, time.monotonic() - start, _workers(measuring))
-    reports.write_report(made, page)
+    page = directory / "report.html"
+    content = reproduction.report(scale.scale, time.monotonic() - start, _describe_workers(run))
+    reports.write_report(content, page)
     data = {
         "report": str(page),
-        "figures": [figure_data(plot, written[plot.name]) for plot in found.plots],
-        "claims": [claim_data(each) for each in found.claims],
+        "figures": [figure_data(plot, files[plot.name]) for plot in reproduction.plots],
+        "claims": [claim_data(claim) for claim in reproduction.claims],
         "numbers": [
-            {"question": number.question, "value": number.value, "told": number.told}
-            for number in made.numbers
+            {"question": number.question, "value": number.value, "description": number.told}
+            for number in content.numbers
         ],
-        "as_expected": all(each.as_expected for each in found.claims),
-        "scale": measuring.scale,
+        "as_expected": all(claim.as_expected for claim in reproduction.claims),
+        "scale": scale.scale,
         "seconds": time.monotonic() - start,
     }
-    return Answer(data, lambda: _shown(made, data), output, holds=data["as_expected"])
+    return CommandResult(data, lambda: _render(content, data), output, passed=data["as_expected"])
 
 
-def _workers(measuring: Measuring) -> str:
-    from factmem._core.threads import cores
+def _describe_workers(run: RunOptions) -> str:
+    from factmem._core.threads import available_cores
 
-    if measuring.cluster is not None:
-        return "those of a cluster"
-    count = len(cores()) if measuring.workers is None else measuring.workers
-    return f"{count} process{'es' * (count != 1)} of this machine, one thread each"
+    if run.cluster is not None:
+        return "workers of a cluster"
+    count = len(available_cores()) if run.workers is None else run.workers
+    return f"{count} process{'es' * (count != 1)} on this machine, one thread each"
 
 
-def _shown(made: "Report", data: dict[str, Any]) -> Any:
+def _render(content: "Report", data: dict[str, Any]) -> "RenderableType":
     from rich.console import Group
     from rich.text import Text
 
-    lines = [Text.assemble(("The three numbers that matter", "bold"))]
-    for number in made.numbers:
+    lines = [Text("The three main results", style="bold")]
+    for number in content.numbers:
         lines.append(Text.assemble((f"{number.question} ", "bold"), (number.value, "bold cyan")))
         lines.append(Text(f"  {number.told}"))
-    slopes = [slope for each in data["figures"] for slope in each["slopes"] if slope["counts"]]
-    held = sum(slope["holds"] for slope in slopes)
-    claims = [each["id"] for each in data["claims"] if not each["as_expected"]]
+    figures, claims = data["figures"], data["claims"]
+    slopes = [slope for figure in figures for slope in figure["slopes"] if slope["counts"]]
+    agreeing = sum(slope["holds"] for slope in slopes)
+    unexpected = [claim["id"] for claim in claims if not claim["as_expected"]]
     lines.append(
         Text(
-            f"{len(data['figures'])} figures ({held} of {len(slopes)} fitted slopes as the paper "
-            f"says), {len(data['claims'])} claims ({len(data['claims']) - len(claims)} as "
-            f"expected); {data['seconds']:.0f} s."
+            f"{len(figures)} figures ({agreeing} of {len(slopes)} fitted slopes agree with the "
+            f"paper), {len(claims)} claims ({len(claims) - len(unexpected)} as expected); "
+            f"{data['seconds']:.0f} s."
         )
     )
-    if claims:
-        lines.append(Text(f"Not as expected: {', '.join(claims)}.", style="bold red"))
-    lines.append(Text.assemble("The report: ", (data["report"], "bold")))
+    if unexpected:
+        lines.append(Text(f"Not as expected: {', '.join(unexpected)}.", style="bold red"))
+    lines.append(Text.assemble("Report: ", (data["report"], "bold")))
     return Group(*lines)

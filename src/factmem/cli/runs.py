@@ -1,16 +1,14 @@
-"""`factmem runs`: what is in the store."""
+"""`factmem runs`: lists stored runs."""
 
 import json
 import math
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from cyclopts import Parameter
-
-from factmem._core.errors import FactmemError, visible
-from factmem.cli.answer import Answer, Output
-from factmem.cli.kept import store_path
+from factmem._core.errors import FactmemError, printable
+from factmem.cli.options import store_path
+from factmem.cli.output import CommandResult, OutputOptions
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -19,138 +17,154 @@ if TYPE_CHECKING:
 
 __all__ = ["runs"]
 
+_ID_LENGTH = 12
+
 
 def runs(
     identity: str | None = None,
     /,
     *,
-    measure: str | None = None,
+    experiment: str | None = None,
     seed: int | None = None,
     where: tuple[str, ...] = (),
-    failed: Annotated[bool, Parameter(negative=())] = False,
+    failed: bool = False,
     last: int | None = None,
     store: str | None = None,
-    output: Output = Output(),
-) -> Answer:
-    """List the runs that are kept, or show the one whose ID starts as given.
+    output: OutputOptions = OutputOptions(),
+) -> CommandResult:
+    """List stored runs, or show one run.
 
     Args:
-        identity: the ID of a run, or how it starts.
-        measure: only runs of this measure, such as transformer.
-        seed: only runs of this seed.
-        where: only runs whose configuration has this, such as dim=32; may be given several times.
-        failed: only runs that failed.
-        last: only so many, the latest.
-        store: the file (default: $FACTMEM_STORE, or yours).
+        identity: ID of the run to show, or the beginning of an ID.
+        experiment: Only runs of this experiment, such as transformer.
+        seed: Only runs with this seed.
+        where: Only runs with this entry in their configuration, such as dim=32; may be repeated.
+        failed: Only failed runs.
+        last: Only this many of the latest runs.
+        store: File with the runs (default: $FACTMEM_STORE, or a file in your data directory).
     """
-    conditions = [_condition(text) for text in where]
-    wanted = dict(conditions)
-    if len(wanted) < len(conditions):
-        raise FactmemError("--where is given once for each entry of a configuration")
+    conditions = [_parse_condition(text) for text in where]
+    config = dict(conditions)
+    if len(config) < len(conditions):
+        raise FactmemError("--where can be given only once per entry of the configuration")
     if last is not None and last < 1:
-        raise FactmemError(f"--last is at least 1, not {last}")
-    filters = (measure, seed, last) != (None, None, None) or bool(where) or failed
+        raise FactmemError(f"--last must be at least 1, got {last}")
+    filters = (experiment, seed, last) != (None, None, None) or bool(where) or failed
     if identity is not None and filters:
-        raise FactmemError("one run is shown by its ID, many by what they have: give one of them")
+        raise FactmemError("an ID cannot be combined with filters")
     path = store_path(store)
     if store is None and not Path(path).exists():
-        return _listed([], path, output)
+        return _list_result([], path, output)
     from factmem.experiments import Store
 
-    with Store(path, read_only=True) as kept:
+    with Store(path, read_only=True) as opened:
         if identity is not None:
-            return _one(kept.named(identity), path, output)
-        found = kept.records(
-            measure=measure, seed=seed, failed=True if failed else None, config=wanted
+            return _single_result(opened.named(identity), path, output)
+        records = opened.records(
+            experiment=experiment, seed=seed, failed=True if failed else None, config=config
         )
-    return _listed(found if last is None else found[-last:], path, output)
+    return _list_result(records if last is None else records[-last:], path, output)
 
 
-def _condition(text: str) -> tuple[str, Any]:
-    """An entry of a configuration: its name and its value, as JSON where it is, else as text."""
+def _parse_condition(text: str) -> tuple[str, Any]:
+    """Parse NAME=VALUE; the value is read as JSON if possible, else as text."""
     name, equals, value = text.partition("=")
     if not name or not equals:
-        raise FactmemError(f"--where is like dim=32, not '{visible(text)}'")
+        raise FactmemError(f"--where must be like dim=32, got '{printable(text)}'")
     try:
-        found = json.loads(value)
+        parsed = json.loads(value)
     except (ValueError, RecursionError):
         return name, value
-    finite = not isinstance(found, float) or math.isfinite(found)
-    return name, found if finite else value
+    finite = not isinstance(parsed, float) or math.isfinite(parsed)
+    return name, parsed if finite else value
 
 
 def _data(record: "Record") -> dict[str, Any]:
     entries = asdict(record)
-    del entries["kept"]
+    del entries["from_store"]
     return {"id": entries.pop("identity"), **entries}
 
 
-def _listed(records: "list[Record]", path: str, output: Output) -> Answer:
+def _list_result(records: "list[Record]", path: str, output: OutputOptions) -> CommandResult:
     data = {"store": path, "runs": [_data(record) for record in records]}
-    return Answer(data, lambda: _table(records, path), output)
+    return CommandResult(data, lambda: _render_list(records, path), output)
 
 
-def _one(record: "Record", path: str, output: Output) -> Answer:
+def _single_result(record: "Record", path: str, output: OutputOptions) -> CommandResult:
     data = {"store": path, "runs": [_data(record)]}
-    return Answer(data, lambda: _details(record), output)
+    return CommandResult(data, lambda: _render_record(record), output)
 
 
-def _table(records: "list[Record]", path: str) -> "RenderableType":
+def _render_list(records: "list[Record]", path: str) -> "RenderableType":
     from rich.box import SIMPLE_HEAD
+    from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
     if not records:
-        return Text(f"No such runs in {path}.")
-    title = Text(f"{len(records)} runs in {path}")
+        return Text(f"No matching runs in {path}.")
+    title = Text(f"{len(records)} run{'s' * (len(records) != 1)} in {path}")
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    for name in ("ID", "measure", "seed", "configuration", "found", "seconds"):
-        table.add_column(name, no_wrap=name != "configuration")
+    for name in ("ID", "experiment", "seed"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("configuration", ratio=3)
+    table.add_column("result", ratio=2)
+    table.add_column("time (s)", justify="right", no_wrap=True)
     for record in records:
-        table.add_row(
-            *(
-                Text(visible(text, 160))
-                for text in (
-                    record.identity[:12],
-                    record.experiment,
-                    "" if record.seed is None else str(record.seed),
-                    _short(record.config),
-                    _found(record),
-                    f"{record.seconds:.1f}",
-                )
-            )
+        cells = (
+            record.identity[:_ID_LENGTH],
+            record.experiment,
+            "" if record.seed is None else str(record.seed),
+            _format_entries(record.config),
+            _format_result(record),
+            f"{record.seconds:.1f}",
         )
-    return table
+        table.add_row(*(Text(printable(text, 160)) for text in cells))
+    return Group(table, *_render_errors(records))
 
 
-def _short(config: Any) -> str:
-    """The plain entries of a configuration, without what is nested or missing."""
+def _render_errors(records: "list[Record]") -> "list[RenderableType]":
+    """Return one line per failed run: in a column, errors would leave no room for the others."""
+    from rich.text import Text
+
+    failed = [record for record in records if record.error is not None]
+    return [
+        Text(
+            f"{record.identity[:_ID_LENGTH]} failed: {printable(record.error or '', 400)}",
+            no_wrap=True,
+            overflow="ellipsis",
+        )
+        for record in failed
+    ]
+
+
+def _format_entries(entries: Any) -> str:
+    """Format the entries that are numbers or text."""
     return ", ".join(
         f"{name} {value}"
-        for name, value in config.items()
+        for name, value in entries.items()
         if name != "seed" and isinstance(value, str | int | float)
     )
 
 
-def _found(record: "Record") -> str:
+def _format_result(record: "Record") -> str:
     if record.metrics is None:
-        return f"failed: {record.error}"
-    stored = record.metrics.get("stored")
-    told = {True: "stored", False: "not stored", None: "undecided"}
-    return told[stored] if "stored" in record.metrics else _short(record.metrics)
+        return "failed"
+    if "stored" not in record.metrics:
+        return _format_entries(record.metrics)
+    return {True: "stored", False: "not stored", None: "undecided"}[record.metrics["stored"]]
 
 
-def _details(record: "Record") -> "RenderableType":
+def _render_record(record: "Record") -> "RenderableType":
     from rich.text import Text
 
     lines = []
     for name, value in _data(record).items():
         if isinstance(value, dict):
             lines.append(f"{name}:")
-            lines += [
-                f"    {visible(str(key))}: {visible(json.dumps(entry, ensure_ascii=False), 200)}"
-                for key, entry in value.items()
-            ]
+            for key, entry in value.items():
+                text = printable(json.dumps(entry, ensure_ascii=False), 200)
+                lines.append(f"    {printable(str(key))}: {text}")
         elif value is not None:
-            lines.append(f"{name}: {visible(str(value), 500)}")
+            lines.append(f"{name}: {printable(str(value), 500)}")
     return Text("\n".join(lines))

@@ -1,222 +1,192 @@
-"""`factmem train`: trains one transformer, by flags or by a protocol."""
+"""`factmem train`: trains one transformer, by options or by a protocol."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from cyclopts import Parameter
 
 from factmem._core.errors import FactmemError
-from factmem._core.threads import one_thread
-from factmem.cli.answer import Answer, Output
-from factmem.cli.asked import Facts, check_facts, sizes_of, table_of
-from factmem.cli.checks import (
-    check_accuracy,
-    check_numbers,
-    check_positive,
-    check_width,
-    check_writable,
-)
+from factmem._core.threads import use_one_thread
+from factmem.cli.options import EvaluationOptions, FactOptions, ShapeOptions
+from factmem.cli.output import CommandResult, OutputOptions
 from factmem.cli.progress import progress
-from factmem.cli.shown import shown
+from factmem.cli.render import TIME_LABELS, render_table, requirement_notes
+from factmem.cli.validation import check_array_size, check_output_file, check_positive, flag
 
 if TYPE_CHECKING:
     from factmem.facts import FactTable
-    from factmem.training import Protocol, TrainedTransformer
+    from factmem.training import Protocol, TrainingResult
 
 __all__ = ["train"]
 
-_PROMPTS = 8
-"""For each fact, when the trained transformer is asked for all of them."""
-_RATES = {"adam": 1e-2, "muon": 5e-2}
+_PROMPTS_PER_FACT = 8
+"""For the test of the trained transformer on all facts."""
+_LEARNING_RATES = {"adam": 1e-2, "muon": 5e-2}
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Size:
-    """How large the transformer is."""
-
-    dim: int
-    """d, the dimension of embeddings."""
-    heads: int
-    """H."""
-    head_dim: int
-    """d_h, the dimension of a head."""
-    width: int
-    """m, the neurons of the MLP; 0 is attention alone."""
-
-
-@Parameter(name="*")
-@dataclass(frozen=True)
-class Training:
-    """How it is trained."""
+class TrainingOptions:
+    """How the transformer is trained."""
 
     protocol: Literal["paper", "best"] | None = None
-    """paper: Adam at three rates, the best counts. best: the most facts in the same time."""
+    """paper: Adam at three learning rates, of which the best counts. best: stores the most facts in
+    the same time."""
     steps: int | None = None
-    """At most so many (default: 16384); training ends above an accuracy of 99 %."""
+    """Maximum number of steps (default: 16384); training stops above an accuracy of 99 %."""
     batch: int | None = None
-    """Fresh prompts in every step (default: 1024)."""
+    """Batch size; every step samples new prompts (default: 1024)."""
     learning_rate: float | None = None
-    """The optimizer's (default: 0.01 for adam, 0.05 for muon)."""
+    """Learning rate (default: 0.01 for adam, 0.05 for muon)."""
     optimizer: Literal["adam", "muon"] | None = None
-    """adam as in paper (default), or muon as in best."""
+    """adam is the optimizer of the paper protocol (default), muon that of the best protocol."""
+    deterministic: bool = False
+    """Use one thread, so that repeating the command gives bit-identical results."""
+
+    def check(self) -> None:
+        """Raise FactmemError if an option is invalid."""
+        check_positive(steps=self.steps, batch=self.batch)
+        fixed = ("steps", "batch", "learning_rate", "optimizer")
+        given = [name for name in fixed if getattr(self, name) is not None]
+        if self.protocol is not None and given:
+            raise FactmemError(
+                f"--protocol {self.protocol} cannot be combined with {flag(given[0])}"
+            )
+
+    def to_protocol(self) -> "Protocol":
+        """Return the training protocol."""
+        from factmem.training import BEST, PAPER
+
+        if self.protocol is not None:
+            return {"paper": PAPER, "best": BEST}[self.protocol]
+        optimizer = self.optimizer or "adam"
+        rate = self.learning_rate
+        steps = PAPER.steps if self.steps is None else self.steps
+        return replace(
+            {"adam": PAPER, "muon": BEST}[optimizer],
+            learning_rates=(_LEARNING_RATES[optimizer] if rate is None else rate,),
+            steps=steps,
+            batch=PAPER.batch if self.batch is None else self.batch,
+            checks=min(PAPER.checks, steps),
+        )
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Files:
-    """What is kept."""
+class FileOptions:
+    """Files that are written."""
 
     checkpoint: str | None = None
-    """A file to go on from if training is interrupted: give the same command again."""
-    fresh: Annotated[bool, Parameter(negative=())] = False
-    """Begin anew, even if the checkpoint exists."""
+    """File to resume from: after an interruption, the same command continues where it stopped."""
+    fresh: bool = False
+    """Start again even if the checkpoint exists."""
     out: str | None = None
-    """Save the trained transformer (safetensors)."""
+    """File for the trained transformer (safetensors)."""
     plot: str | None = None
-    """Draw loss and accuracy into this file (.png, .pdf or .svg)."""
+    """File for a plot of loss and accuracy (.png, .pdf or .svg)."""
 
+    def check(self) -> None:
+        """Raise FactmemError if an option is invalid."""
+        if self.fresh and self.checkpoint is None:
+            raise FactmemError("--fresh requires --checkpoint")
+        if self.plot is not None:
+            from factmem.plotting.drawing import check_format
 
-@Parameter(name="*")
-@dataclass(frozen=True)
-class Trial:
-    """What is asked of the result."""
-
-    deterministic: Annotated[bool, Parameter(negative=())] = False
-    """One thread, so that every run of this command gives the same bits."""
-    require: float | None = None
-    """Exit with code 1 if the accuracy over all facts is below this."""
+            check_format(self.plot)
+        for name in ("checkpoint", "out", "plot"):
+            file = getattr(self, name)
+            if file is not None:
+                check_output_file(flag(name), file)
 
 
 def train(
     *,
-    size: Size,
-    facts: Facts = Facts(),
-    training: Training = Training(),
-    files: Files = Files(),
-    trial: Trial = Trial(),
-    output: Output = Output(),
-) -> Answer:
-    """Train one transformer on a table of facts, from a random start.
+    shape: ShapeOptions,
+    facts: FactOptions = FactOptions(),
+    training: TrainingOptions = TrainingOptions(),
+    files: FileOptions = FileOptions(),
+    evaluation: EvaluationOptions = EvaluationOptions(),
+    output: OutputOptions = OutputOptions(),
+) -> CommandResult:
+    """Train one transformer on a table of facts, from random initialization.
 
-    By --protocol paper or best, or by flags of your own. The accuracy is that over all facts with
-    fresh noise, of the weights where training ended; the best accuracy is the protocol's own: the
-    largest at any check on 1024 fixed prompts.
+    Choose a protocol with --protocol, or set the optimizer yourself. The accuracy is measured on
+    all facts with new noise, with the weights at the end of training. The best accuracy is the
+    criterion of the protocol: the largest at any check on 1024 fixed prompts.
     """
-    _check(size, facts, training, files, trial)
-    if trial.deterministic:
-        one_thread()
-    table = table_of(facts)
-    import jax.random as jr
+    _check(shape, facts, training, files, evaluation)
+    if training.deterministic:
+        use_one_thread()
+    from factmem.experiments import Train, TransformerSpec
+    from factmem.training import Checkpoint
 
-    from factmem._core.timing import Stopwatch
-    from factmem.facts import PromptDistribution
-    from factmem.training import Checkpoint, best_run, runs_for_learning_rates, train_transformers
-    from factmem.transformer import Shape, Transformer, recall
-
-    protocol = _protocol(training)
-    asked = PromptDistribution.of(table, noise=facts.noise, length=facts.length)
-    keys = jr.split(jr.key(facts.seed), 3)
-    shape = Shape(size.dim, size.heads, size.head_dim, size.width)
+    protocol = training.to_protocol()
+    spec = TransformerSpec(
+        table=facts.table_spec(),
+        shape=shape.shape(),
+        method=Train(protocol=protocol),
+        prompts=facts.prompt_spec(),
+        seed=facts.seed,
+    )
     if files.fresh and files.checkpoint is not None:
         Checkpoint.discard(files.checkpoint)
     resumed = files.checkpoint is not None and Path(files.checkpoint).exists()
-    label = training.protocol or "train"
-    with progress(output, label, protocol.steps) as report, Stopwatch() as watch:
-        start = Transformer.draw(keys[0], shape, asked.vocabulary)
-        runs = train_transformers(
-            runs_for_learning_rates(start, asked, protocol),
-            protocol,
-            keys[1],
-            report=report,
-            checkpoint=files.checkpoint,
-        )
-    best = best_run(runs)
-    _keep(files, best, runs, protocol, table)
-    found = recall(best.model, asked, keys[2], _PROMPTS)
+    with progress(output, training.protocol or "train", protocol.steps) as report:
+        result = spec.run(report, checkpoint=files.checkpoint)
+    best, runs, table = result.built.best, result.built.runs, result.instance.table
+    _write_files(files, best, runs, protocol, table)
+    recalled = result.instance.recall(best.model, _PROMPTS_PER_FACT)
     steps = sum(run.steps for run in runs)
     data = {
         "protocol": training.protocol,
-        **sizes_of(table, facts, best.model),
+        **facts.describe(table, best.model),
         "optimizer": protocol.optimizer,
         "batch": protocol.batch,
         "learning_rate": best.learning_rate,
         "steps": best.steps,
-        "outcome": best.outcome.value,
+        "status": best.status.label,
         "success": best.success,
         "best_accuracy": best.best_accuracy,
-        "accuracy": found.sampled_accuracy,
-        "accuracy_in_worst_noise": found.accuracy,
-        "min_margin": found.min_margin,
-        "relative_margin": found.relative_margin,
-        "runs": [_told(run) for run in runs],
+        "accuracy": recalled.sampled_accuracy,
+        "accuracy_in_worst_noise": recalled.accuracy,
+        "min_margin": recalled.min_margin,
+        "relative_margin": recalled.relative_margin,
+        "runs": [_run_data(run) for run in runs],
         "resumed": resumed,
-        "seconds": watch.seconds,
-        "compile_seconds": watch.compile_seconds,
-        # Of an interrupted training, only the last part was timed.
-        "steps_per_second": None if resumed else steps / watch.seconds,
+        "seconds": result.seconds,
+        "compile_seconds": result.compile_seconds,
+        # If training was resumed, only its last part was timed.
+        "steps_per_second": None if resumed else steps / result.seconds,
     }
-    holds = trial.require is None or found.sampled_accuracy >= trial.require
-    notes = [] if holds else [f"The accuracy is below the {trial.require} that was required."]
-    title = f"trained by {training.protocol or protocol.optimizer}"
-    return Answer(data, lambda: shown(title, _LABELS, data, notes), output, holds)
+    passed = evaluation.passed(recalled.sampled_accuracy)
+    notes = [best.status.sentence, *requirement_notes(passed, evaluation.require)]
+    title = f"trained with {training.protocol or protocol.optimizer}"
+    return CommandResult(data, lambda: render_table(title, _LABELS, data, notes), output, passed)
 
 
-def _check(size: Size, facts: Facts, training: Training, files: Files, trial: Trial) -> None:
-    """What can be said before anything is loaded."""
-    check_facts(facts)
-    check_positive(
-        dim=size.dim,
-        heads=size.heads,
-        head_dim=size.head_dim,
-        steps=training.steps,
-        batch=training.batch,
-    )
-    check_width(size.width)
-    check_numbers(max(facts.tokens, size.width, size.heads * size.head_dim), size.dim)
-    check_numbers(training.batch or 1024, facts.tokens)
-    check_accuracy(trial.require)
-    own = ("steps", "batch", "learning_rate", "optimizer")
-    given = [name for name in own if getattr(training, name) is not None]
-    if training.protocol is not None and given:
-        flag = given[0].replace("_", "-")
-        raise FactmemError(f"--protocol {training.protocol} has its own --{flag}: give one of them")
-    if files.fresh and files.checkpoint is None:
-        raise FactmemError("--fresh says what to do with a --checkpoint: give one")
-    if files.plot is not None:
-        from factmem.plotting.drawing import check_format
-
-        check_format(files.plot)
-    for file in (files.checkpoint, files.out, files.plot):
-        # Before training, not after it.
-        if file is not None:
-            check_writable(file)
+def _check(
+    shape: ShapeOptions,
+    facts: FactOptions,
+    training: TrainingOptions,
+    files: FileOptions,
+    evaluation: EvaluationOptions,
+) -> None:
+    """Check all options before anything is loaded."""
+    facts.check()
+    shape.check()
+    training.check()
+    check_array_size(facts.min_tokens, shape.dim)
+    check_array_size(training.batch or 1024, facts.min_tokens)
+    evaluation.check()
+    files.check()
 
 
-def _protocol(training: Training) -> "Protocol":
-    from factmem.training import BEST, PAPER
-
-    if training.protocol is not None:
-        return {"paper": PAPER, "best": BEST}[training.protocol]
-    optimizer = training.optimizer or "adam"
-    model = {"adam": PAPER, "muon": BEST}[optimizer]
-    rate = _RATES[optimizer] if training.learning_rate is None else training.learning_rate
-    steps = PAPER.steps if training.steps is None else training.steps
-    return replace(
-        model,
-        learning_rates=(rate,),
-        steps=steps,
-        batch=PAPER.batch if training.batch is None else training.batch,
-        checks=min(PAPER.checks, steps),
-    )
-
-
-def _keep(
-    files: Files,
-    best: "TrainedTransformer",
-    runs: "Sequence[TrainedTransformer]",
+def _write_files(
+    files: FileOptions,
+    best: "TrainingResult",
+    runs: "Sequence[TrainingResult]",
     protocol: "Protocol",
     table: "FactTable",
 ) -> None:
@@ -231,11 +201,11 @@ def _keep(
         save_figure(training_curve(runs, protocol.criterion, title), files.plot)
 
 
-def _told(run: "TrainedTransformer") -> dict[str, Any]:
+def _run_data(run: "TrainingResult") -> dict[str, Any]:
     return {
         "learning_rate": run.learning_rate,
         "steps": run.steps,
-        "outcome": run.outcome.value,
+        "status": run.status.label,
         "best_accuracy": run.best_accuracy,
         "checks": {
             "steps": [check.steps for check in run.checks],
@@ -251,11 +221,10 @@ _LABELS = {
     "facts_per_parameter": "facts per parameter",
     "learning_rate": "learning rate",
     "steps": "steps",
-    "outcome": "it ended because",
-    "accuracy": "accuracy, all facts, fresh noise",
-    "accuracy_in_worst_noise": "facts recalled in every prompt, worst noise included",
-    "best_accuracy": "best accuracy at a check",
-    "seconds": "seconds",
-    "compile_seconds": "seconds of compilation besides",
-    "steps_per_second": "steps per second, all runs together",
+    "status": "status",
+    "accuracy": "accuracy (all facts, new noise)",
+    "accuracy_in_worst_noise": "accuracy in the worst noise",
+    "best_accuracy": "best accuracy during training",
+    **TIME_LABELS,
+    "steps_per_second": "steps per second (all runs)",
 }

@@ -1,0 +1,236 @@
+"""Options that several commands share, as dataclasses that cyclopts turns into flags."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from cyclopts import Parameter
+
+from factmem._core.errors import FactmemError, FactTableError, printable
+from factmem.cli.validation import (
+    check_accuracy,
+    check_array_size,
+    check_file_name,
+    check_length,
+    check_positive,
+    check_seed,
+    check_table_sizes,
+    check_width,
+)
+
+if TYPE_CHECKING:
+    from factmem.experiments import PromptSpec, TableSpec, Workers
+    from factmem.facts import FactTable
+    from factmem.transformer import Shape, Transformer
+
+__all__ = [
+    "EvaluationOptions",
+    "FactOptions",
+    "RunOptions",
+    "ScaleOptions",
+    "ShapeOptions",
+    "check_table_file",
+    "read_table",
+    "store_path",
+]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class FactOptions:
+    """The fact table and its prompts."""
+
+    subjects: int | None = None
+    """S, the number of subjects of a random table."""
+    relations: int | None = None
+    """R, the number of relations of a random table."""
+    answers: int | None = None
+    """D, the number of answers per relation."""
+    table: str | None = None
+    """Path of a CSV file (columns subject, relation, answer) to use instead of a random table."""
+    noise: int | None = None
+    """Number of different noise tokens (default: S + R)."""
+    length: int = 32
+    """T, the number of tokens in a prompt."""
+    seed: int = 0
+    """Seed of the table, the embeddings and the weights."""
+
+    @property
+    def min_tokens(self) -> int:
+        """A lower bound on the number of embedded tokens, from the options alone."""
+        answers = (self.relations or 1) * (self.answers or 1)
+        return (self.subjects or 1) + (self.noise or 1) + answers
+
+    def check(self) -> None:
+        """Raise FactmemError if an option is invalid."""
+        check_table_sizes(self.subjects, self.relations, self.answers, self.table)
+        check_positive(noise=self.noise)
+        check_length(self.length)
+        check_seed(self.seed)
+
+    def table_spec(self) -> "TableSpec":
+        """Return the table: a random one, or that of a file.
+
+        Raises:
+            FactTableError: the file does not exist.
+        """
+        from factmem.experiments import TableSpec
+
+        if self.table is not None:
+            check_table_file(self.table)
+            return TableSpec.csv(self.table)
+        sizes: Any = (self.subjects, self.relations, self.answers)
+        return TableSpec.random(*sizes)
+
+    def prompt_spec(self) -> "PromptSpec":
+        """Return the noise and the length of prompts."""
+        from factmem.experiments import PromptSpec
+
+        return PromptSpec(noise=self.noise, length=self.length)
+
+    def describe(self, table: "FactTable", model: "Transformer") -> dict[str, Any]:
+        """Return the JSON entries for the sizes of a table and of a model."""
+        shape = model.shape
+        return {
+            "subjects": table.subjects,
+            "relations": table.relations,
+            "answers_per_relation": table.answers_per_relation,
+            "facts": table.facts,
+            "seed": self.seed,
+            "dim": shape.dim,
+            "heads": shape.heads,
+            "head_dim": shape.head_dim,
+            "width": shape.width,
+            "parameters": shape.parameters,
+            "stored_numbers": model.stored_numbers,
+            "facts_per_parameter": table.facts / shape.parameters,
+        }
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class ShapeOptions:
+    """The shape of a transformer."""
+
+    dim: int
+    """d, the embedding dimension."""
+    heads: int
+    """H, the number of attention heads."""
+    head_dim: int
+    """d_h, the dimension of a head."""
+    width: int
+    """m, the width of the MLP; 0 means attention only."""
+
+    def check(self) -> None:
+        """Raise FactmemError if a size is invalid."""
+        check_positive(dim=self.dim, heads=self.heads, head_dim=self.head_dim)
+        check_width(self.width)
+        check_array_size(max(self.width, self.heads * self.head_dim), self.dim)
+
+    def shape(self) -> "Shape":
+        """Return the shape."""
+        from factmem.transformer import Shape
+
+        return Shape(self.dim, self.heads, self.head_dim, self.width)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class EvaluationOptions:
+    """The test of the result."""
+
+    require: float | None = None
+    """Exit with code 1 if the accuracy is below this value."""
+
+    def check(self) -> None:
+        """Raise FactmemError if an option is invalid."""
+        check_accuracy(self.require)
+
+    def passed(self, accuracy: float) -> bool:
+        """Return whether an accuracy meets the requirement."""
+        return self.require is None or accuracy >= self.require
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class RunOptions:
+    """Where runs are stored, and what executes them."""
+
+    store: str | None = None
+    """File with the results of runs; runs in it are not repeated (default: $FACTMEM_STORE, or a
+    file in your data directory)."""
+    fresh: bool = False
+    """Ignore stored results and replace them."""
+    workers: int | None = None
+    """Number of worker processes on this machine (default: one per core)."""
+    cluster: str | None = None
+    """Address of a dask scheduler, such as tcp://host:8786, whose workers are used instead."""
+
+    def check(self) -> None:
+        """Raise FactmemError if an option is invalid."""
+        check_positive(workers=self.workers)
+        if self.cluster is not None:
+            from factmem.experiments.cluster import check_address
+
+            check_address(self.cluster)
+            if self.workers is not None:
+                raise FactmemError("--workers cannot be combined with --cluster")
+        store_path(self.store)
+
+    @property
+    def store_path(self) -> str:
+        """The file of the store."""
+        return store_path(self.store)
+
+    def make_workers(self) -> "Workers":
+        """Return the workers, local or those of a cluster."""
+        from factmem.experiments import ClusterWorkers, LocalWorkers
+
+        return LocalWorkers(self.workers) if self.cluster is None else ClusterWorkers(self.cluster)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class ScaleOptions:
+    """How much is measured."""
+
+    scale: Literal["quick", "paper"] = "quick"
+    """quick takes minutes; paper is the authors' full grid and takes hours or days."""
+    yes: bool = False
+    """Start even if the measurement takes more than an hour."""
+
+
+def store_path(file: str | None) -> str:
+    """Return the path of the store: the file that was given, or the default.
+
+    Raises:
+        FactmemError: this is not a file name, or its directory does not exist.
+    """
+    if file is None:
+        from factmem.experiments import default_store
+
+        return str(default_store())
+    check_file_name("--store", file)
+    return file
+
+
+def read_table(table: str) -> "FactTable":
+    """Read the table that a user names.
+
+    Raises:
+        FactTableError: the file does not exist or is not a valid table.
+    """
+    from factmem.facts import read_csv
+
+    check_table_file(table)
+    return read_csv(table)
+
+
+def check_table_file(table: str) -> None:
+    """Raise FactTableError if there is no such file."""
+    # A path can be neither empty nor contain NUL.
+    if not table or "\0" in table or not Path(table).exists():
+        raise FactTableError(
+            f"file '{printable(table, 200)}' does not exist; a table is a CSV file with the "
+            "columns subject, relation, answer"
+        )
