@@ -1,4 +1,4 @@
-"""JSON's own types, and one text for the same data."""
+"""Conversion to JSON data and canonical JSON."""
 
 import json
 import math
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factmem._core.canonical_json import canonical, plain
+from factmem._core.canonical_json import canonical_json, to_json_data
 
 DATA = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -17,43 +17,43 @@ DATA = st.recursive(
 )
 
 
-def test_numpy_numbers_and_undefined_ones_become_plain():
+def test_numpy_types_and_nan_are_converted():
     data = {
-        "whole": np.int64(3),
-        "share": np.float32(0.5),
-        "undefined": float("nan"),
-        "endless": np.float64("inf"),
+        "integer": np.int64(3),
+        "fraction": np.float32(0.5),
+        "nan": float("nan"),
+        "infinity": np.float64("inf"),
         "list": np.array([1.0, np.nan]),
-        "truth": np.bool_(True),
+        "boolean": np.bool_(True),
         "nested": {"deep": (1, None, "text")},
     }
-    assert plain(data) == {
-        "whole": 3,
-        "share": 0.5,
-        "undefined": None,
-        "endless": None,
+    assert to_json_data(data) == {
+        "integer": 3,
+        "fraction": 0.5,
+        "nan": None,
+        "infinity": None,
         "list": [1.0, None],
-        "truth": True,
+        "boolean": True,
         "nested": {"deep": [1, None, "text"]},
     }
 
 
-@pytest.mark.parametrize("function", [plain, canonical])
-@pytest.mark.parametrize("odd", [{1, 2}, b"bytes", object()])
-def test_what_is_no_json_is_a_fault(function, odd):
-    with pytest.raises(TypeError, match="is no JSON data"):
-        function({"odd": odd})
+@pytest.mark.parametrize("function", [to_json_data, canonical_json])
+@pytest.mark.parametrize("value", [{1, 2}, b"bytes", object()])
+def test_rejects_types_without_json_form(function, value):
+    with pytest.raises(TypeError, match="is not JSON data"):
+        function({"entry": value})
 
 
-def test_order_and_kind_of_number_do_not_matter_but_values_do():
-    assert canonical({"a": 1, "b": [0.5, 2.0]}) == canonical({"b": (0.5, 2), "a": 1.0})
-    assert canonical({"a": 1}) == '{"a":1}'
+def test_text_depends_on_values_only():
+    assert canonical_json({"a": 1, "b": [0.5, 2.0]}) == canonical_json({"b": (0.5, 2), "a": 1.0})
+    assert canonical_json({"a": 1}) == '{"a":1}'
     different = [1, 2, 1.5, -1, True, False, None, "1", [1], {"1": 1}, "", []]
-    assert len({canonical(data) for data in different}) == len(different)
+    assert len({canonical_json(data) for data in different}) == len(different)
 
 
 @given(DATA)
-def test_canonical_text_is_json_of_the_same_data_and_of_itself(data):
+def test_canonical_json_round_trip(data):
     def finite(value):
         if isinstance(value, list):
             return [finite(entry) for entry in value]
@@ -61,7 +61,7 @@ def test_canonical_text_is_json_of_the_same_data_and_of_itself(data):
             return {key: finite(entry) for key, entry in value.items()}
         return None if isinstance(value, float) and not math.isfinite(value) else value
 
-    text = canonical(data)
+    text = canonical_json(data)
     assert json.loads(text) == finite(data)
-    assert canonical(json.loads(text)) == text
+    assert canonical_json(json.loads(text)) == text
     assert text.isascii()

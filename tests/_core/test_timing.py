@@ -1,4 +1,4 @@
-"""Compile time and run time are told apart."""
+"""Compile time and run time."""
 
 import time
 
@@ -8,13 +8,13 @@ import jax.numpy as jnp
 from factmem._core.timing import Stopwatch
 
 
-def test_compiling_is_counted_apart_from_running():
-    def work(x):
+def test_compile_time_is_measured_separately():
+    def function(x):
         for _ in range(60):
             x = jnp.sin(x) @ x
         return x
 
-    compiled = jax.jit(work)
+    compiled = jax.jit(function)
     with Stopwatch() as first:
         compiled(jnp.eye(3)).block_until_ready()
     with Stopwatch() as second:
@@ -29,17 +29,17 @@ def test_run_time_is_measured():
     assert watch.seconds >= 0.05
 
 
-def test_run_time_is_what_compilation_leaves(monkeypatch):
-    moments = iter([10.0, 15.0])
-    monkeypatch.setattr(time, "perf_counter", lambda: next(moments))
+def test_run_time_excludes_compilation(monkeypatch):
+    times = iter([10.0, 15.0])
+    monkeypatch.setattr(time, "perf_counter", lambda: next(times))
     with Stopwatch() as watch:
-        watch._heard("/jax/core/compile/backend_compile_duration", 2.0)
-        watch._heard("/jax/core/compile/jaxpr_to_mlir_module_duration", 0.5)
-        watch._heard("/some/other/event", 1.0)
+        watch._on_event("/jax/core/compile/backend_compile_duration", 2.0)
+        watch._on_event("/jax/core/compile/jaxpr_to_mlir_module_duration", 0.5)
+        watch._on_event("/some/other/event", 1.0)
     assert (watch.seconds, watch.compile_seconds) == (2.5, 2.5)
 
 
-def test_a_stopped_watch_hears_nothing_more():
+def test_a_stopped_watch_ignores_later_compilations():
     with Stopwatch() as watch:
         pass
     jax.jit(lambda x: x * 3 + 1)(jnp.ones(7)).block_until_ready()
