@@ -1,4 +1,4 @@
-"""Proofs are checked against linear programming and against cases that can be done by hand."""
+"""Proofs compared with linear programming and with cases solved by hand."""
 
 from fractions import Fraction
 
@@ -12,17 +12,17 @@ from scipy.optimize import linprog
 
 from factmem.memories import (
     Associations,
+    Feasibility,
     Infeasibility,
-    Verdict,
     certificate,
     infeasibility,
-    maximal,
+    optimal_linear_memory,
     proved_margin,
 )
 
 
 def largest_margin(pairs):
-    """max over |W_ij| ≤ 1 of the smallest margin, by linear programming (HiGHS)."""
+    """Compute the maximum over |W_ij| ≤ 1 of the smallest margin by linear programming."""
     keys, values = np.asarray(pairs.keys, float), np.asarray(pairs.values, float)
     rows = [
         np.append(-np.outer(values[f] - values[y], keys[x]).ravel(), 1.0)
@@ -31,17 +31,17 @@ def largest_margin(pairs):
         if y != f
     ]
     unknowns = keys.shape[1] ** 2
-    found = linprog(
+    solution = linprog(
         np.append(np.zeros(unknowns), -1.0),
         A_ub=np.array(rows),
         b_ub=np.zeros(len(rows)),
         bounds=[(-1, 1)] * unknowns + [(None, None)],
     )
-    assert found.success
-    return -found.fun
+    assert solution.success
+    return -solution.fun
 
 
-# Around the limit of each dimension, with more values than dimensions, and with fewer.
+# Near the capacity, with more and with fewer values than dimensions.
 SHAPES = [
     (2, 4, 4),
     (2, 6, 6),
@@ -55,75 +55,76 @@ SHAPES = [
 
 
 @given(seed=st.integers(0, 10**6), shape=st.sampled_from(SHAPES))
-def test_verdicts_are_those_of_linear_programming(seed, shape):
+def test_feasibility_matches_linear_programming(seed, shape):
     dim, facts, outputs = shape
-    pairs = Associations.draw(jr.key(seed), facts, dim, outputs)
-    best, margin = maximal(pairs), largest_margin(pairs)
+    pairs = Associations.draw(facts, dim, outputs, key=jr.key(seed))
+    best, margin = optimal_linear_memory(pairs), largest_margin(pairs)
     if margin > 1e-6:
-        assert best.verdict is not Verdict.INFEASIBLE
+        assert best.feasibility is not Feasibility.INFEASIBLE
     if margin < 1e-9:
-        assert best.verdict is not Verdict.FEASIBLE
+        assert best.feasibility is not Feasibility.FEASIBLE
 
 
 @pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape[0] > 2])
-def test_few_verdicts_stay_open(shape):
-    """In two dimensions fewer than d² slacks may contradict each other, which proves nothing."""
+def test_few_problems_are_undecided(shape):
+    """Not in two dimensions, where fewer than d² slacks may be positive, which proves nothing."""
     dim, facts, outputs = shape
-    verdicts = [
-        maximal(Associations.draw(jr.key(seed), facts, dim, outputs)).verdict for seed in range(8)
+    results = [
+        optimal_linear_memory(Associations.draw(facts, dim, outputs, key=jr.key(seed))).feasibility
+        for seed in range(8)
     ]
-    assert verdicts.count(Verdict.UNDECIDED) <= 2
+    assert results.count(Feasibility.UNDECIDED) <= 2
 
 
-def two_keys_that_contradict():
-    """e and −e with the same two answers each: Σ λ δ eᵀ = 0 for λ = ½, ½."""
+def contradictory_keys():
+    """Return e and −e with the same answer: Σ λ δ eᵀ = 0 for λ = ½, ½."""
     key, values = jnp.array([[1.0, 0.0], [-1.0, 0.0]]), jnp.array([[0.0, 1.0], [0.0, -1.0]])
     return Associations(key, values, jnp.array([0, 0]))
 
 
-def test_a_contradiction_by_hand():
-    pairs = two_keys_that_contradict()
+def test_a_rank_deficient_contradiction_is_not_proved():
+    pairs = contradictory_keys()
     assert largest_margin(pairs) == pytest.approx(0, abs=1e-9)
     proof = infeasibility(np.zeros((2, 2)), pairs)
     assert proof.residual < 1e-14
-    # A_J holds δ' ⊗ e = (−1)·(±1, 0): rank 1 of the 2 dimensions of e, so no threshold.
+    # A_J has the columns δ' ⊗ e = (−1)·(±1, 0) of rank 1 in 2 dimensions, so the threshold is 0.
     assert proof.threshold == 0
     assert not proof.proved
 
 
-def test_residual_and_threshold_by_hand():
-    """Three keys at 120° that all want the first of two values: W = 0 has slack 1 everywhere."""
+def test_residual_and_threshold_of_three_keys():
+    """Three keys at 120° with the same of two values: all slacks of W = 0 are 1."""
     angles = 2 * np.pi * np.arange(3) / 3
     keys = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     pairs = Associations(
         jnp.asarray(keys, jnp.float32), jnp.array([[0.0, 1.0], [0.0, -1.0]]), jnp.zeros(3, int)
     )
     proof = infeasibility(np.zeros((2, 2)), pairs)
-    # In the basis u_1 − u_0 the vectors are −e_x, and A Aᵀ = Σ e eᵀ = (3/2) I; λ = 1/3. J holds
-    # slacks of at least an eighth of their mean, and σ is proved to 90 % of its square.
+    # In the basis u_1 − u_0 the vectors are −e_x, and A Aᵀ = Σ e eᵀ = (3/2) I; λ = 1/3. J has the
+    # slacks of at least 1/8 of their mean, and the bound on σ² is 90 % of σ².
     assert proof.threshold == pytest.approx(np.sqrt(0.9 * 1.5) / 3 / 8, rel=1e-6)
-    assert proof.residual < 1e-7  # the rounding of the keys to float32
+    assert proof.residual < 1e-7  # keys are rounded to float32
     assert proof.proved
-    assert maximal(pairs).verdict is Verdict.INFEASIBLE
+    assert optimal_linear_memory(pairs).feasibility is Feasibility.INFEASIBLE
 
 
-def test_any_matrix_may_be_asked_and_a_bad_one_proves_nothing():
-    pairs = Associations.draw(jr.key(0), 30, 4)
-    assert maximal(pairs).verdict is Verdict.INFEASIBLE
-    far = infeasibility(np.random.default_rng(0).normal(size=(4, 4)), pairs)
-    assert not far.proved
-    assert far.residual > far.threshold
+def test_a_random_matrix_proves_nothing():
+    pairs = Associations.draw(30, 4, key=jr.key(0))
+    assert optimal_linear_memory(pairs).feasibility is Feasibility.INFEASIBLE
+    proof = infeasibility(np.random.default_rng(0).normal(size=(4, 4)), pairs)
+    assert not proof.proved
+    assert proof.residual > proof.threshold
 
 
-def test_what_is_stored_is_never_proved_impossible():
-    pairs = Associations.draw(jr.key(0), 8, 8)
+def test_feasible_problems_are_never_proved_infeasible():
+    pairs = Associations.draw(8, 8, key=jr.key(0))
     for seed in range(20):
         matrix = np.random.default_rng(seed).normal(size=(8, 8))
         assert not infeasibility(matrix, pairs).proved
 
 
-def test_the_residual_is_that_of_the_definition():
-    pairs = Associations.draw(jr.key(3), 12, 5, outputs=9, target="blocks")
+def test_residual_and_threshold_match_their_definitions():
+    pairs = Associations.draw(12, 5, outputs=9, target="blocks", key=jr.key(3))
     matrix = np.random.default_rng(0).normal(size=(5, 5))
     keys, values = np.asarray(pairs.keys, float), np.asarray(pairs.values, float)
     total, weights = np.zeros((5, 5)), 0.0
@@ -136,20 +137,20 @@ def test_the_residual_is_that_of_the_definition():
                 total += slack * np.outer(difference, keys[x])
                 weights += slack
                 vectors.append((slack, np.outer(difference, keys[x]).ravel()))
-    found = infeasibility(matrix, pairs)
-    assert found.residual == pytest.approx(np.linalg.norm(total) / weights, rel=1e-9)
+    proof = infeasibility(matrix, pairs)
+    assert proof.residual == pytest.approx(np.linalg.norm(total) / weights, rel=1e-9)
     thresholds = []
-    for share in (1 / 8, 1 / 2, 1 / 32):
-        least = share * weights / len(vectors)
-        chosen = np.array([vector for slack, vector in vectors if slack >= least]).T
+    for fraction in (1 / 8, 1 / 2, 1 / 32):
+        cutoff = fraction * weights / len(vectors)
+        chosen = np.array([vector for slack, vector in vectors if slack >= cutoff]).T
         sigma = np.linalg.svd(chosen, compute_uv=False)[-1]
-        thresholds.append(sigma * least / weights)
-    # Proved from below, and not far below.
-    assert 0.9 * max(thresholds) < found.threshold <= max(thresholds)
+        thresholds.append(sigma * cutoff / weights)
+    # A lower bound that is nearly tight.
+    assert 0.9 * max(thresholds) < proof.threshold <= max(thresholds)
 
 
-def test_proved_margins_are_lower_bounds_and_nearly_exact():
-    pairs = Associations.draw(jr.key(3), 12, 5)
+def test_proved_margin_is_a_tight_lower_bound():
+    pairs = Associations.draw(12, 5, key=jr.key(3))
     matrix = np.random.default_rng(0).normal(size=(5, 5))
     keys, values = np.asarray(pairs.keys, float), np.asarray(pairs.values, float)
     outputs = keys @ matrix.T
@@ -160,23 +161,23 @@ def test_proved_margins_are_lower_bounds_and_nearly_exact():
     assert bound == pytest.approx(smallest, abs=1e-13)
 
 
-def test_blocks_change_nothing(monkeypatch):
-    pairs = Associations.draw(jr.key(0), 40, 4)
+def test_block_size_does_not_matter(monkeypatch):
+    pairs = Associations.draw(40, 4, key=jr.key(0))
     matrix = np.random.default_rng(0).normal(size=(4, 4))
-    whole = (*infeasibility(matrix, pairs), proved_margin(matrix, pairs))
+    expected = (*infeasibility(matrix, pairs), proved_margin(matrix, pairs))
     monkeypatch.setattr(certificate, "_BLOCK_ENTRIES", 100)
-    assert (*infeasibility(matrix, pairs), proved_margin(matrix, pairs)) == pytest.approx(whole)
+    assert (*infeasibility(matrix, pairs), proved_margin(matrix, pairs)) == pytest.approx(expected)
 
 
-def test_a_system_too_large_to_factor_stays_undecided(monkeypatch):
-    monkeypatch.setattr(certificate, "_LARGEST_SYSTEM", 15)
-    best = maximal(Associations.draw(jr.key(0), 30, 4))
-    assert best.verdict is Verdict.UNDECIDED
+def test_large_systems_are_undecided(monkeypatch):
+    monkeypatch.setattr(certificate, "_MAX_UNKNOWNS", 15)
+    best = optimal_linear_memory(Associations.draw(30, 4, key=jr.key(0)))
+    assert best.feasibility is Feasibility.UNDECIDED
     assert best.infeasibility.threshold == 0
 
 
 def exact_margins(matrix, pairs):
-    """All margins in rational arithmetic, without any rounding."""
+    """Compute all margins in rational arithmetic."""
     keys, values, matrix = (
         [[Fraction(float(number)) for number in row] for row in np.asarray(array, float)]
         for array in (pairs.keys, pairs.values, matrix)
@@ -190,7 +191,7 @@ def exact_margins(matrix, pairs):
 
 
 @given(seed=st.integers(0, 10**6), offset=st.sampled_from([0.0, 1.0, 1e6, 1e12]))
-def test_proved_margins_are_below_the_exact_ones_whatever_cancels(seed, offset):
+def test_proved_margins_are_below_the_exact_margins(seed, offset):
     random = np.random.default_rng(seed)
     pairs = Associations(
         jnp.asarray(random.normal(size=(3, 3)), jnp.float32),
@@ -201,50 +202,51 @@ def test_proved_margins_are_below_the_exact_ones_whatever_cancels(seed, offset):
     assert Fraction(proved_margin(matrix, pairs)) <= min(exact_margins(matrix, pairs))
 
 
-def test_what_is_not_a_number_proves_nothing():
-    pairs = Associations.draw(jr.key(0), 4, 3)
+def test_nan_proves_nothing():
+    pairs = Associations.draw(4, 3, key=jr.key(0))
     assert np.isnan(proved_margin(np.full((3, 3), np.nan), pairs))
 
 
-def storable_but_nearly_flat():
-    """Values whose second coordinate says little beside a large offset, and W that ignores it.
+def feasible_but_nearly_flat():
+    """Yield values with a small second coordinate and a large offset, and W that ignores it.
 
-    The flattened problem has no solution, so that W proves its impossibility; the real one has.
+    The problem without that coordinate is infeasible, and W proves it; the actual problem is
+    feasible.
     """
     random = np.random.default_rng(1)
     while True:
         keys, first = (np.round(random.normal(size=s) * 1024) / 1024 for s in ((4, 2), 4))
         second = np.round(random.normal(size=4) * 16) / 16
         target = jnp.asarray(random.integers(0, 4, 4))
-        real = maximal(Associations(keys, np.stack([first, second], 1), target))
-        flat = maximal(Associations(keys, np.stack([first, 0 * first], 1), target))
-        if real.verdict is not Verdict.FEASIBLE or flat.minimum.loss < 1e-3:
+        actual = optimal_linear_memory(Associations(keys, np.stack([first, second], 1), target))
+        flat = optimal_linear_memory(Associations(keys, np.stack([first, 0 * first], 1), target))
+        if actual.feasibility is not Feasibility.FEASIBLE or flat.minimum.loss < 1e-3:
             continue
-        ignoring = flat.minimum.point.copy()
-        ignoring[1] = 0
+        matrix = flat.minimum.point.copy()
+        matrix[1] = 0
         for small, offset in ((2.0**-30, 12345.678), (2.0**-28, 12345.678), (2.0**-30, 1e5 / 3)):
             pairs = Associations(keys, np.stack([first, offset + small * second], 1), target)
-            solution = real.minimum.point.copy()
+            solution = actual.minimum.point.copy()
             solution[1] /= small
             if min(exact_margins(solution, pairs)) > 0:
-                yield ignoring, pairs
+                yield matrix, pairs
 
 
-def test_cancellation_is_no_proof(float64):
-    """Differences of values lose all their digits; σ must not be read off what is left."""
-    for (matrix, pairs), _ in zip(storable_but_nearly_flat(), range(40), strict=False):
+def test_cancellation_proves_nothing(float64):
+    """Differences of values have no correct digits, so σ must not be computed from them."""
+    for (matrix, pairs), _ in zip(feasible_but_nearly_flat(), range(40), strict=False):
         assert not infeasibility(matrix, pairs).proved
 
 
-def test_a_single_tiny_slack_is_no_proof(float64):
+def test_a_single_tiny_slack_proves_nothing(float64):
     keys, values = jnp.array([[1.0]]), jnp.array([[2.0**-53], [-1.0]])
     pairs = Associations(keys, values, jnp.array([0]))
     assert not infeasibility(np.array([[1 - 2.0**-53]]), pairs).proved
     assert proved_margin(np.array([[1.0]]), pairs) > 0
 
 
-def test_the_residual_counts_what_rounding_hides(float64):
-    """1 + 2⁻⁶⁰ − 1 is zero in float64, and is not zero."""
+def test_residual_includes_rounding_errors(float64):
+    """1 + 2⁻⁶⁰ − 1 is zero in float64 but not exactly."""
     pairs = Associations(
         jnp.array([[1.0], [2.0**-60], [-1.0]]), jnp.array([[1.0], [-1.0]]), jnp.zeros(3, int)
     )
@@ -252,27 +254,28 @@ def test_the_residual_counts_what_rounding_hides(float64):
     assert infeasibility(np.zeros((1, 1)), pairs).residual >= 2.0**-60 / 3
 
 
-def test_values_on_a_line_keep_their_coordinates():
-    """Three of them have differences of rank 1, so that no basis of two differences exists."""
+def test_collinear_values_keep_their_coordinates():
+    """Their differences have rank 1, so two differences are no basis."""
     line = np.outer([0.0, 1.0, 2.5], [0.5, 0.5, 0.5, 0.5])
     assert certificate._coordinates(line) is line
     spread = np.random.default_rng(0).normal(size=(3, 4))
     np.testing.assert_array_equal(certificate._coordinates(spread), np.eye(3)[:, 1:])
 
 
-def test_a_proof_needs_the_residual_below_the_threshold():
+def test_proved_if_the_residual_is_below_the_threshold():
     assert Infeasibility(residual=0.4, threshold=0.5).proved
     assert not Infeasibility(residual=0.5, threshold=0.5).proved
     assert not Infeasibility(residual=1.0, threshold=0.5).proved
 
 
 @pytest.mark.parametrize("size", [1e-18, 1e18])
-def test_verdicts_do_not_depend_on_the_length_of_vectors(size):
+def test_feasibility_is_scale_free(size):
     for facts in (8, 60):
-        pairs = Associations.draw(jr.key(0), facts, 8)
+        pairs = Associations.draw(facts, 8, key=jr.key(0))
         scaled = Associations(pairs.keys * size, pairs.values, pairs.target)
-        best = maximal(scaled)
-        assert best.verdict is maximal(pairs).verdict is not Verdict.UNDECIDED
-        score = best.memory.score(scaled)
+        best = optimal_linear_memory(scaled)
+        expected = optimal_linear_memory(pairs).feasibility
+        assert best.feasibility is expected is not Feasibility.UNDECIDED
+        score = best.model.score(scaled)
         assert (score.accuracy == 1) is (facts == 8)
         assert score.min_margin == pytest.approx(best.proved_margin, rel=1e-2)

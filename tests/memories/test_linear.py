@@ -1,4 +1,4 @@
-"""Theorem 1: exact statistics of margins, one gradient step, and what limits linear memories."""
+"""Theorem 1: moments of margins, one gradient step, and limits of linear memories."""
 
 from math import sqrt
 
@@ -14,11 +14,11 @@ from factmem.memories import (
     LinearMemory,
     LowRankMemory,
     correlation_loss,
-    exact_matches,
+    exact_match_rate,
     hebbian,
     least_squares,
     low_rank,
-    maximal,
+    optimal_linear_memory,
 )
 from factmem.memories.embeddings import orthonormal
 
@@ -26,11 +26,11 @@ D, N, DRAWS = 32, 60, 20_000
 
 
 def margins_of_one_pair(outputs, make):
-    """γ_01 for many independent draws of everything."""
+    """Sample γ_01 for independent draws of all vectors."""
 
     def margin(key):
         first, second = jr.split(key)
-        pairs = Associations.draw(first, N, D, outputs)
+        pairs = Associations.draw(N, D, outputs, key=first)
         difference = pairs.values[0] - pairs.values[outputs - 1]
         return difference @ make(second, pairs)(pairs.keys[0])
 
@@ -40,53 +40,53 @@ def margins_of_one_pair(outputs, make):
 
 def assert_moments(samples, mean, variance):
     assert samples.mean() == pytest.approx(mean, abs=5 * sqrt(variance / DRAWS))
-    # Heavy tails: the standard error of a variance comes from the fourth moment.
+    # Because of heavy tails, the standard error of the variance uses the fourth moment.
     error = sqrt(((samples - samples.mean()) ** 4).mean() / DRAWS)
     assert samples.var() == pytest.approx(variance, abs=5 * error)
     assert error < 0.03 * variance
 
 
-def test_the_margins_of_the_hebbian_memory_have_the_exact_mean_and_variance():
+def test_mean_and_variance_of_hebbian_margins():
     samples = margins_of_one_pair(N, lambda key, pairs: hebbian(pairs))
     assert_moments(samples, 1, 1 / D + (1 + 1 / D) / D + (N - 2) * 2 / D**2)
 
 
-def test_a_competitor_that_is_nobodys_answer_adds_less():
+def test_variance_of_margins_to_an_unused_value():
     samples = margins_of_one_pair(N + 1, lambda key, pairs: hebbian(pairs))
-    # N − 1 other keys now all pull at random; none of them at the competitor itself.
+    # All N − 1 other keys contribute independently; none of them has this value.
     assert_moments(samples, 1, 1 / D + (N - 1) * 2 / D**2)
 
 
-def test_the_margins_at_low_rank_have_the_exact_mean_and_variance():
+def test_mean_and_variance_of_low_rank_margins():
     rank = 8
-    samples = margins_of_one_pair(N, lambda key, pairs: low_rank(key, pairs, rank))
+    samples = margins_of_one_pair(N, lambda key, pairs: low_rank(pairs, rank, key=key))
     k0, k2 = 1 + 2 / rank, 1 / D + (1 + 1 / D) / rank
     variance = (1 + 1 / D) * k0 - 1 + (1 + 1 / D) * k2 + (N - 2) * (2 / D) * k2
     assert_moments(samples, 1, variance)
 
 
 def test_one_gradient_step_gives_the_hebbian_memory():
-    pairs = Associations.draw(jr.key(0), 10, 6, target="permutation")
+    pairs = Associations.draw(10, 6, target="permutation", key=jr.key(0))
     zero = LinearMemory(jnp.zeros((6, 6)))
     step = jax.grad(correlation_loss)(zero, pairs)
     np.testing.assert_allclose(-step.matrix, hebbian(pairs).matrix, atol=1e-6)
 
 
 def test_one_gradient_step_on_the_left_factor_gives_the_low_rank_memory():
-    pairs = Associations.draw(jr.key(0), 10, 6, target="permutation")
-    built = low_rank(jr.key(1), pairs, rank=4)
+    pairs = Associations.draw(10, 6, target="permutation", key=jr.key(0))
+    built = low_rank(pairs, rank=4, key=jr.key(1))
     start = LowRankMemory(jnp.zeros((6, 4)), built.right)
     step = jax.grad(correlation_loss)(start, pairs)
     np.testing.assert_allclose(-step.left / 4, built.left, atol=1e-6)
     np.testing.assert_allclose(step.right, 0)
 
 
-def test_the_matrices_are_sums_of_outer_products():
-    pairs = Associations.draw(jr.key(3), 5, 4, target="permutation")
+def test_matrices_are_sums_of_outer_products():
+    pairs = Associations.draw(5, 4, target="permutation", key=jr.key(3))
     keys, answers = np.asarray(pairs.keys, float), np.asarray(pairs.answers, float)
     total = sum(np.outer(u, e) for u, e in zip(answers, keys, strict=True))
     np.testing.assert_allclose(hebbian(pairs).matrix, total, atol=1e-6)
-    built = low_rank(jr.key(1), pairs, rank=2)
+    built = low_rank(pairs, rank=2, key=jr.key(1))
     right = np.asarray(built.right, float)
     projected = total @ sum(np.outer(v, v) for v in right.T) / 2
     np.testing.assert_allclose(built.matrix, projected, atol=1e-5)
@@ -96,57 +96,57 @@ def test_the_matrices_are_sums_of_outer_products():
 
 @pytest.mark.parametrize("dim", [2, 17, 64])
 def test_orthonormal_keys_store_exactly_d(dim):
-    keys = orthonormal(jr.key(0), dim, dim)
-    pairs = Associations.draw(jr.key(1), dim, dim, target="permutation")
+    keys = orthonormal(dim, dim, key=jr.key(0))
+    pairs = Associations.draw(dim, dim, target="permutation", key=jr.key(1))
     pairs = Associations(keys, pairs.values, pairs.target)
     assert hebbian(pairs).score(pairs).accuracy == 1
-    assert exact_matches(hebbian(pairs), pairs) == 1
+    assert exact_match_rate(hebbian(pairs), pairs) == 1
     with pytest.raises(FactmemError, match="cannot be orthonormal"):
-        orthonormal(jr.key(0), dim + 1, dim)
+        orthonormal(dim + 1, dim, key=jr.key(0))
 
 
-def test_a_key_used_twice_cannot_have_two_answers():
-    keys = orthonormal(jr.key(0), 8, 8)
-    values = Associations.draw(jr.key(1), 9, 8).values
+def test_a_repeated_key_cannot_have_two_answers():
+    keys = orthonormal(8, 8, key=jr.key(0))
+    values = Associations.draw(9, 8, key=jr.key(1)).values
     pairs = Associations(jnp.concatenate([keys, keys[:1]]), values, jnp.arange(9))
-    best = maximal(pairs)
+    best = optimal_linear_memory(pairs)
     assert best.proved_margin <= 0
-    assert best.memory.score(pairs).accuracy < 1
+    assert best.model.score(pairs).accuracy < 1
 
 
-def test_exact_matching_stores_d_where_argmax_stores_far_more():
+def test_argmax_stores_more_than_exact_matching():
     dim = 64
-    few, many = Associations.draw(jr.key(0), dim, dim), Associations.draw(jr.key(0), 7 * dim, dim)
-    assert exact_matches(least_squares(few), few) == 1
-    # No matrix matches more than d keys in general position exactly: the nearest misses them all.
-    assert exact_matches(least_squares(many), many, tolerance=0.1) == 0
-    assert maximal(many).memory.score(many).accuracy == 1
+    few, many = (Associations.draw(facts, dim, key=jr.key(0)) for facts in (dim, 7 * dim))
+    assert exact_match_rate(least_squares(few), few) == 1
+    # No matrix matches more than d keys in general position; least squares misses all of them.
+    assert exact_match_rate(least_squares(many), many, tolerance=0.1) == 0
+    assert optimal_linear_memory(many).model.score(many).accuracy == 1
 
 
 def test_argmax_capacity_grows_like_d_squared_over_logarithms():
-    """N ln N = 0.9 d² is stored at two dimensions a factor of two apart; exact matching doubles."""
+    """N ln N = 0.93 d² is stored at d = 16 and d = 32; exact matching only doubles."""
     for dim, facts in ((16, 60), (32, 180)):
-        pairs = Associations.draw(jr.key(1), facts, dim)
+        pairs = Associations.draw(facts, dim, key=jr.key(1))
         assert facts * np.log(facts) / dim**2 == pytest.approx(0.93, abs=0.03)
-        assert maximal(pairs).memory.score(pairs).accuracy == 1
+        assert optimal_linear_memory(pairs).model.score(pairs).accuracy == 1
 
 
 @pytest.mark.parametrize(("facts", "expected"), [(64, 0.81), (256, 0.67), (1024, 0.60)])
-def test_two_answers_break_the_linear_memory(facts, expected):
+def test_two_values_break_the_hebbian_memory(facts, expected):
     def accuracy(seed):
-        pairs = Associations.draw(jr.key(seed), facts, 64, outputs=2)
+        pairs = Associations.draw(facts, 64, outputs=2, key=jr.key(seed))
         return hebbian(pairs).score(pairs).accuracy
 
     assert np.mean([accuracy(seed) for seed in range(8)]) == pytest.approx(expected, abs=0.03)
 
 
-def test_as_many_distinct_answers_do_not():
-    pairs = Associations.draw(jr.key(0), 64, 64)
+def test_distinct_values_do_not_break_the_hebbian_memory():
+    pairs = Associations.draw(64, 64, key=jr.key(0))
     assert hebbian(pairs).score(pairs).accuracy == 1
 
 
 @pytest.mark.parametrize("rank", [0, -1, 7])
-def test_a_rank_that_no_matrix_has_is_refused(rank):
-    pairs = Associations.draw(jr.key(0), 4, 6)
-    with pytest.raises(FactmemError, match="from 1 to 6"):
-        low_rank(jr.key(1), pairs, rank)
+def test_invalid_ranks_are_rejected(rank):
+    pairs = Associations.draw(4, 6, key=jr.key(0))
+    with pytest.raises(FactmemError, match="rank must be from 1 to dim = 6"):
+        low_rank(pairs, rank, key=jr.key(1))
