@@ -1,6 +1,10 @@
-"""Section 6 of the paper: how many bits a model needs, and how many a given one holds.
+"""Information bounds: how many bits a model needs, and how many a given model stores.
 
-All quantities are in bits; what is in nats says so in its name. The names stand in `__init__.pyi`.
+All quantities are in bits, unless the name says nats.
+
+The public names are listed in `__init__.pyi`.
+
+Reference: section 6 of the paper.
 """
 
 import lazy_loader

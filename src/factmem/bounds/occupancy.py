@@ -1,12 +1,13 @@
-"""How many of k equally likely things n draws leave unseen, exactly, for n and k of any size.
+"""The occupancy problem: how many of k equally likely kinds do n draws leave unseen?
 
-Counts of n draws are independent Poisson counts of any mean λ, given that their sum is n. So all k
-things are seen with the chance
+The counts of n draws are independent Poisson counts of any mean λ, conditioned on the sum n. So all
+k kinds are seen with probability
 
     P = n! (e^λ − 1)^k / (λ^n k^n) · P(T = n),   T = the sum of k Poisson counts, none of them zero.
 
-With the λ at which T has the mean n, P(T = n) is no small number, and it is a sum over a circle of
-T's characteristic function. The rest is written so that nothing large is subtracted.
+With the λ at which T has mean n, P(T = n) is not small, and it is a mean over the unit circle of
+T's characteristic function. The rest is written without cancellation, so n and k can be
+of any size.
 """
 
 import math
@@ -15,103 +16,113 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import gammaln, lambertw
 
-__all__ = ["log_all_seen", "unseen_chances", "unseen_mean", "unseen_variance"]
+__all__ = [
+    "log_probability_all_seen",
+    "unseen_distribution",
+    "unseen_mean",
+    "unseen_variance",
+]
 
-_SPREAD = 15.0
-"""Standard deviations on both sides of a mean beyond which chances do not count, and 60 more."""
-_ROUND_CIRCLE = 40
-_KINDS_AT_ONCE = 2**14
+_MAX_DEVIATIONS = 15.0
+"""Probabilities further from the mean than 15 standard deviations plus 60 are negligible."""
+_MIN_CIRCLE_POINTS = 40
+_MAX_ROWS = 2**14
 
 
-def log_all_seen(draws: int, kinds: Float[np.ndarray, " sizes"]) -> Float[np.ndarray, " sizes"]:
-    """ln of the chance that n draws show each of k equally likely things; −∞ where k > n.
+def log_probability_all_seen(
+    draws: int, kinds: Float[np.ndarray, " sizes"]
+) -> Float[np.ndarray, " sizes"]:
+    """Compute ln of the probability that n draws show all of k kinds; −∞ if k > n.
 
     Args:
         draws: n, at least 1.
-        kinds: values of k, whole numbers from 1.
+        kinds: values of k, integers from 1.
 
     Examples:
-        >>> np.exp(log_all_seen(3, np.array([1.0, 2.0, 3.0, 4.0]))).round(6).tolist()
+        >>> np.exp(log_probability_all_seen(3, np.array([1.0, 2.0, 3.0, 4.0]))).round(6).tolist()
         [1.0, 0.75, 0.222222, 0.0]
     """
     kinds = np.asarray(kinds, np.float64)
-    found = np.where(kinds > draws, -np.inf, _log_permutations(draws))
+    logs = np.where(kinds > draws, -np.inf, _log_permutations(draws))
     between = (kinds > 1) & (kinds < draws)
-    found[kinds == 1] = 0.0
-    found[between] = np.minimum(_between(draws, kinds[between]), 0.0)
-    return found
+    logs[kinds == 1] = 0.0
+    logs[between] = np.minimum(_log_between(draws, kinds[between]), 0.0)
+    return logs
 
 
-def unseen_chances(draws: int, kinds: int) -> tuple[int, Float[np.ndarray, " counts"]]:
-    """The distribution of how many of k things n draws leave unseen.
+def unseen_distribution(draws: int, kinds: int) -> tuple[int, Float[np.ndarray, " counts"]]:
+    """Compute the distribution of the number of k kinds that n draws leave unseen.
 
     Returns:
-        The first number, and the chances of it and of those that follow; what is left out has a
-        chance below 1e-30 in all.
+        The smallest number, and the probabilities of it and the following ones. Together, omitted
+        numbers have a probability below 1e-30.
 
     Examples:
-        >>> first, chances = unseen_chances(2, 3)
-        >>> first, chances.round(6).tolist()
+        >>> first, probabilities = unseen_distribution(2, 3)
+        >>> first, probabilities.round(6).tolist()
         (1, [0.666667, 0.333333])
     """
     mean, deviation = unseen_mean(draws, kinds), math.sqrt(unseen_variance(draws, kinds))
-    reach = _SPREAD * deviation + 60
+    reach = _MAX_DEVIATIONS * deviation + 60
     first = max(0, kinds - draws, math.floor(mean - reach))
     last = min(kinds - 1, math.ceil(mean + reach))
     unseen = np.arange(first, last + 1, dtype=np.float64)
     seen = kinds - unseen
-    # ln of the part that is seen, from whichever of the two is small
-    part = np.where(unseen < seen, np.log1p(-unseen / kinds), np.log(seen / kinds))
-    logs = _log_choices(unseen, seen) + draws * part + log_all_seen(draws, seen)
-    chances = np.exp(logs - logs.max())
-    kept = np.flatnonzero(chances > 1e-40)
-    chances = chances[kept[0] : kept[-1] + 1]
-    return first + int(kept[0]), chances / chances.sum()
+    # ln(seen / kinds), computed from the smaller of the two numbers
+    log_fraction = np.where(unseen < seen, np.log1p(-unseen / kinds), np.log(seen / kinds))
+    logs = _log_choices(unseen, seen) + draws * log_fraction + log_probability_all_seen(draws, seen)
+    probabilities = np.exp(logs - logs.max())
+    support = np.flatnonzero(probabilities > 1e-40)
+    probabilities = probabilities[support[0] : support[-1] + 1]
+    return first + int(support[0]), probabilities / probabilities.sum()
 
 
 def unseen_mean(draws: int, kinds: int) -> float:
-    """k (1 − 1/k)^n."""
+    """Compute the mean number of unseen kinds, k (1 − 1/k)^n."""
     return kinds * math.exp(draws * math.log1p(-1 / kinds)) if kinds > 1 else 0.0
 
 
 def unseen_variance(draws: int, kinds: int) -> float:
-    """That of the number unseen, to leading order in 1/k: k e^−λ (1 − (1 + λ) e^−λ), λ = n/k."""
+    """Compute its variance to leading order in 1/k: k e^−λ (1 − (1 + λ) e^−λ), λ = n/k."""
     rate = draws / kinds
     return kinds * math.exp(-rate) * max(0.0, 1 - (1 + rate) * math.exp(-rate))
 
 
 def _log_permutations(count: int) -> float:
-    """ln n!/n^n, the chance to see n things in n draws."""
-    return _stirling_rest(count) - count
+    """Compute ln n!/n^n, the log probability to see n kinds in n draws."""
+    return _stirling_remainder(count) - count
 
 
-def _stirling_rest(count: int) -> float:
-    """ln n! − n ln n + n."""
+def _stirling_remainder(count: int) -> float:
+    """Compute ln n! − n ln n + n."""
     if count < 10**4:
         return float(gammaln(count + 1)) - count * math.log(count) + count
     return 0.5 * math.log(2 * math.pi * count) + 1 / (12 * count)
 
 
 def _log_choices(unseen: np.ndarray, seen: np.ndarray) -> np.ndarray:
-    """ln of the ways to choose those unseen, up to a constant: from one number to the next."""
+    """Compute ln of the number of choices of unseen kinds, up to a constant, by recursion."""
     steps = np.log(seen[:-1] / unseen[1:])
     return np.concatenate([[0.0], np.cumsum(steps)])
 
 
-def _between(draws: int, kinds: np.ndarray) -> np.ndarray:
-    """ln P for 1 < k < n."""
-    rate = _rate((draws - kinds) / kinds)
+def _log_between(draws: int, kinds: np.ndarray) -> np.ndarray:
+    """Compute ln P for 1 < k < n."""
+    rate = _poisson_rate((draws - kinds) / kinds)
     return (
-        _stirling_rest(draws)
+        _stirling_remainder(draws)
         + (kinds - draws) * np.log(-np.expm1(-rate))
         - draws * np.exp(-rate)
-        + np.log(_sum_is(draws, kinds, rate))
+        + np.log(_probability_of_sum(draws, kinds, rate))
     )
 
 
-def _rate(excess: np.ndarray) -> np.ndarray:
-    """λ with λ/(1 − e^−λ) = 1 + excess: by Lambert's function, and near λ = 0, where that is a
-    difference of equals, by Newton's method on the series 1 + λ/2 + λ²/12 − λ⁴/720 + …"""
+def _poisson_rate(excess: np.ndarray) -> np.ndarray:
+    """Solve λ/(1 − e^−λ) = 1 + excess for λ.
+
+    By Lambert's W function; near λ = 0, where that cancels, by Newton's method on the series
+    1 + λ/2 + λ²/12 − λ⁴/720 + …
+    """
     load = 1 + excess
     far = load + np.real(lambertw(-load * np.exp(-load)))
     near = 2 * excess
@@ -122,39 +133,42 @@ def _rate(excess: np.ndarray) -> np.ndarray:
     return np.where(excess < 0.01, near, far)
 
 
-def _sum_is(draws: int, kinds: np.ndarray, rate: np.ndarray) -> np.ndarray:
-    """P(T = n), the mean over a circle of θ of E[exp(iθ (T − n))]; some k at a time."""
-    parts = range(_KINDS_AT_ONCE, len(kinds), _KINDS_AT_ONCE)
-    each = zip(np.split(kinds, parts), np.split(rate, parts), strict=True)
-    return np.concatenate([_mean_over_circle(draws, *part) for part in each])
+def _probability_of_sum(draws: int, kinds: np.ndarray, rate: np.ndarray) -> np.ndarray:
+    """Compute P(T = n), the mean over θ of E[exp(iθ (T − n))], in blocks of values of k."""
+    splits = range(_MAX_ROWS, len(kinds), _MAX_ROWS)
+    blocks = zip(np.split(kinds, splits), np.split(rate, splits), strict=True)
+    return np.concatenate([_mean_over_circle(draws, *block) for block in blocks])
 
 
 def _deviation(draws: int, kinds: np.ndarray, rate: np.ndarray) -> np.ndarray:
-    """Of T; a Poisson count that is not zero, of mean μ, has the variance μ (1 + λ − μ)."""
+    """Compute the standard deviation of T.
+
+    A Poisson count conditioned on not being zero, with mean μ, has variance μ (1 + λ − μ).
+    """
     return np.sqrt(draws * np.maximum(rate - (draws - kinds) / kinds, 0.0))
 
 
-def _points(deviation: np.ndarray) -> np.ndarray:
-    """How many θ > 0 count: up to half the circle, or to where the function has died out."""
-    whole = _whole_circle(deviation)
-    died = np.ceil(whole / (2 * np.pi) * 24 / np.maximum(deviation, 1e-9))
-    return np.minimum((whole - 1) // 2, died)
+def _circle_points(deviation: np.ndarray) -> np.ndarray:
+    """Return an odd number of θ, large enough that aliases of T = n are negligible."""
+    return 2 * np.ceil(_MIN_CIRCLE_POINTS / 2 + _MAX_DEVIATIONS / 2 * deviation) + 1
 
 
-def _whole_circle(deviation: np.ndarray) -> np.ndarray:
-    """So many θ that T − n, an odd number of points around, is told from all its likely values."""
-    return 2 * np.ceil(_ROUND_CIRCLE / 2 + _SPREAD / 2 * deviation) + 1
+def _positive_points(deviation: np.ndarray) -> np.ndarray:
+    """Return how many θ > 0 matter: half the circle, or up to where the function is negligible."""
+    points = _circle_points(deviation)
+    negligible = np.ceil(points / (2 * np.pi) * 24 / np.maximum(deviation, 1e-9))
+    return np.minimum((points - 1) // 2, negligible)
 
 
 def _mean_over_circle(draws: int, kinds: np.ndarray, rate: np.ndarray) -> np.ndarray:
     deviation = _deviation(draws, kinds, rate)
-    whole, points = _whole_circle(deviation), _points(deviation)
-    step = np.arange(1, int(points.max(initial=0.0)) + 1, dtype=np.float64)[None, :]
-    angle = 2 * np.pi * step / whole[:, None]
-    one = np.exp(1j * angle)
-    some, column = -np.expm1(-rate[:, None] * one), rate[:, None]
-    # e^{iθ} − 1 by half the angle, which small angles leave exact
-    moved = 2j * np.sin(angle / 2) * np.exp(0.5j * angle)
-    exponent = column * moved + np.log(some / -np.expm1(-column))
+    points, positive = _circle_points(deviation), _positive_points(deviation)
+    index = np.arange(1, int(positive.max(initial=0.0)) + 1, dtype=np.float64)[None, :]
+    angle = 2 * np.pi * index / points[:, None]
+    phase = np.exp(1j * angle)
+    nonzero, column = -np.expm1(-rate[:, None] * phase), rate[:, None]
+    # e^{iθ} − 1 from half the angle, which is exact for small angles
+    phase_minus_1 = 2j * np.sin(angle / 2) * np.exp(0.5j * angle)
+    exponent = column * phase_minus_1 + np.log(nonzero / -np.expm1(-column))
     values = np.real(np.exp(kinds[:, None] * exponent - 1j * draws * angle))
-    return (1 + 2 * np.where(step <= points[:, None], values, 0.0).sum(axis=1)) / whole
+    return (1 + 2 * np.where(index <= positive[:, None], values, 0.0).sum(axis=1)) / points

@@ -1,16 +1,18 @@
-"""Theorem 8: the bits of a table of facts, which every model without loss must hold.
+"""The bits of a table of facts, which every lossless model must store.
 
-The relations' sets of D answers, disjoint and drawn from a vocabulary V, and the answer of every
-question, drawn from its relation's set, have the entropies
+Each relation has a set of D answers; the sets are disjoint and drawn from a vocabulary V. The
+answer to every question is drawn from its relation's set. The entropies are
 
     answer sets     log2 |V|! / (D!^R (|V| − RD)!)
     associations    S R log2 D
 
-and a table tells both but for what its sets hold beyond the answers that occur. So a model without
-loss has at least H(table) = associations + answer sets − E[unseen] bits, where with u_r answers of
-relation r unseen, U = Σ u_r in all,
+A table determines both, except for the answers that do not occur. So a lossless model has at least
+H(table) = associations + answer sets − E[unseen] bits. If u_r answers of relation r are unseen, and
+U = Σ u_r in all,
 
     unseen          log2 (|V| − RD + U)! / (Π u_r! (|V| − RD)!)
+
+Reference: Theorem 8.
 """
 
 import math
@@ -21,8 +23,8 @@ from scipy.special import betaln, gammaln, polygamma
 
 from factmem._core.errors import FactmemError
 from factmem.bounds.occupancy import (
-    log_all_seen,
-    unseen_chances,
+    log_probability_all_seen,
+    unseen_distribution,
     unseen_mean,
     unseen_variance,
 )
@@ -30,8 +32,8 @@ from factmem.facts.table import FactTable
 
 __all__ = [
     "BITS_PER_WEIGHT",
-    "MOST",
-    "Conditions",
+    "MAX_FACTS",
+    "RandomTableConditions",
     "TableBits",
     "parameters_needed",
     "random_table_bits",
@@ -39,24 +41,24 @@ __all__ = [
 ]
 
 BITS_PER_WEIGHT = (1, 2, 4, 8, 16, 32)
-MOST = 10**15
-"""Facts, and words of a vocabulary: all sums of counts are exact up to here."""
+MAX_FACTS = 10**15
+"""The largest number of facts, and of words: up to here sums of counts are exact in float64."""
 
 _LN2 = math.log(2)
-_WIDEST = 1e4
-"""Standard deviations of a count up to which its distribution is written down; beyond, functions of
-it are expanded around its mean, with an error far below 1e-9 of all bits."""
-_LONGEST_CONVOLUTION = 2**22
+_MAX_DEVIATION = 1e4
+"""The largest standard deviation of a count whose distribution is computed. Beyond it, functions of
+the count are expanded around its mean, with an error far below 1e-9 of all bits."""
+_MAX_CONVOLUTION = 2**22
 
 
 @dataclass(frozen=True)
 class TableBits:
-    """The bits of a table, or of a random one on average.
+    """The bits of a table, or the mean over random tables.
 
     Args:
-        association_bits: to say which of its relation's answers every fact has.
-        answer_set_bits: to say which answers each relation has.
-        unseen_bits: of these, what no fact depends on.
+        association_bits: the bits that tell which of its relation's answers every fact has.
+        answer_set_bits: the bits that tell which answers each relation has.
+        unseen_bits: the part of `answer_set_bits` about answers that no fact has.
     """
 
     association_bits: float
@@ -65,155 +67,164 @@ class TableBits:
 
     @property
     def bits(self) -> float:
-        """What every model without loss holds."""
+        """The bits that every lossless model stores."""
         return self.association_bits + self.answer_set_bits - self.unseen_bits
 
 
 @dataclass(frozen=True)
-class Conditions:
-    """What Theorem 8 asks of sizes, and the bound as it is printed, with its constants left out."""
+class RandomTableConditions:
+    """The theorem's conditions on the sizes, and its bound as printed, without its constants."""
 
     vocabulary_needed: int
     """2RD."""
     subjects_scale: float
-    """D ln(2D² ln |V|); S is to be a constant times as large."""
+    """D ln(2D² ln |V|); the theorem requires S to be at least a constant times this."""
     printed_bits: float
-    """S R log2 D + R D log2(|V|/D); the theorem has a constant below 1 before the second term."""
+    """S R log2 D + R D log2(|V|/D); in the theorem the second term has a constant below 1."""
 
     @classmethod
-    def of(cls, subjects: int, relations: int, answers: int, vocabulary: int) -> "Conditions":
-        """Those of given sizes."""
-        sets = relations * answers * math.log2(vocabulary / answers)
+    def from_sizes(
+        cls, subjects: int, relations: int, answers: int, vocabulary: int
+    ) -> "RandomTableConditions":
+        """Return the conditions for S, R, D and |V|."""
+        set_bits = relations * answers * math.log2(vocabulary / answers)
         inner = 2 * answers**2 * math.log(vocabulary)
         return cls(
             2 * relations * answers,
             answers * math.log(inner) if inner > 1 else 0.0,
-            subjects * relations * math.log2(answers) + sets,
+            subjects * relations * math.log2(answers) + set_bits,
         )
 
 
 def random_table_bits(subjects: int, relations: int, answers: int, vocabulary: int) -> TableBits:
-    """The entropy of a random table: exact, up to the rounding of its parts, to S·R = 10^15.
+    """Compute the entropy of a random table: exact, up to rounding, for S·R up to 10^15.
 
     Args:
-        subjects, relations, answers: S, R and D.
-        vocabulary: |V|, of which each relation has D answers of its own.
+        subjects: S.
+        relations: R.
+        answers: D, the number of answers of each relation.
+        vocabulary: |V|, the number of words that could be answers.
 
     Raises:
-        FactmemError: a size below 1, a vocabulary of fewer than R·D, or more than `MOST`.
+        FactmemError: a size is out of range, or the vocabulary has fewer than R·D words.
 
     Examples:
-        >>> found = random_table_bits(32, 32, 8, 512)
-        >>> found.association_bits, round(found.answer_set_bits, 1), round(found.bits, 1)
+        >>> table = random_table_bits(32, 32, 8, 512)
+        >>> table.association_bits, round(table.answer_set_bits, 1), round(table.bits, 1)
         (3072.0, 1701.6, 4745.1)
     """
-    _check(subjects=subjects, relations=relations, answers=answers, vocabulary=vocabulary)
-    if max(subjects * relations, vocabulary) > MOST:
-        raise FactmemError(f"tables have up to {MOST:.0e} facts, and as many words")
+    _check_sizes(subjects=subjects, relations=relations, answers=answers, vocabulary=vocabulary)
+    if max(subjects * relations, vocabulary) > MAX_FACTS:
+        raise FactmemError(
+            f"facts and vocabulary must be at most {MAX_FACTS:.0e}, got {subjects * relations} "
+            f"facts and a vocabulary of {vocabulary}"
+        )
     spare = vocabulary - relations * answers
     if spare < 0:
         raise FactmemError(
-            f"{relations} relations with {answers} answers each need a vocabulary of at least "
-            f"{relations * answers}, not {vocabulary}"
+            f"vocabulary must be at least {relations * answers} for {relations} relations with "
+            f"{answers} answers each, got {vocabulary}"
         )
     return TableBits(
         subjects * relations * math.log2(answers),
-        _log2_sets(np.full(1, float(answers)), np.full(1, float(relations)), vocabulary),
+        _log2_set_choices(np.full(1, float(answers)), np.full(1, float(relations)), vocabulary),
         _unseen_bits(subjects, relations, answers, float(spare)),
     )
 
 
 def table_bits(table: FactTable, vocabulary: int | None = None) -> TableBits:
-    """The bits that tell one table from all others of its shape.
+    """Compute the bits that tell a table from all others of its shape.
 
-    These are the tables with answers to the same questions, in which every relation has as many
-    different answers, disjoint ones if they are here; log2 of their number is `bits`.
+    These are the tables that answer the same questions, with the same number of different answers
+    for each relation, disjoint if those of this table are; `bits` is log2 of their number.
 
     Args:
         table: the facts.
-        vocabulary: |V|, the words that might have been answers; the answers of the table if left
-            out.
+        vocabulary: |V|, the number of words that could be answers; None for the table's answers.
 
     Raises:
-        FactmemError: a vocabulary of fewer words than the table has answers.
+        FactmemError: the vocabulary is smaller than the number of the table's answers.
     """
-    sizes = table.answers_of_relations[table.answers_of_relations > 0]
-    facts = table.facts_of_relations[table.facts_of_relations > 0]
+    set_sizes = table.answers_by_relation[table.answers_by_relation > 0]
+    facts = table.facts_by_relation[table.facts_by_relation > 0]
     used = int((table.answer_counts > 0).sum())
     vocabulary = table.answers if vocabulary is None else vocabulary
     if vocabulary < used:
-        raise FactmemError(f"the table has {used} answers: more than a vocabulary of {vocabulary}")
+        raise FactmemError(
+            f"vocabulary must be at least the table's {used} answers, got {vocabulary}"
+        )
     if table.disjoint:
-        sets = _log2_sets(sizes.astype(float), np.ones(len(sizes)), vocabulary)
+        set_bits = _log2_set_choices(set_sizes.astype(float), np.ones(len(set_sizes)), vocabulary)
     else:
-        each = (_log2_sets(np.full(1, float(size)), np.ones(1), vocabulary) for size in sizes)
-        sets = sum(each)
-    seen = [
-        log_all_seen(int(n), np.array([float(k)]))[0] for n, k in zip(facts, sizes, strict=True)
+        set_bits = sum(
+            _log2_set_choices(np.full(1, float(size)), np.ones(1), vocabulary) for size in set_sizes
+        )
+    log_all_seen = [
+        log_probability_all_seen(int(n), np.array([float(k)]))[0]
+        for n, k in zip(facts, set_sizes, strict=True)
     ]
-    return TableBits(table.association_bits, float(sets), abs(sum(seen)) / _LN2)
+    return TableBits(table.association_bits, float(set_bits), abs(sum(log_all_seen)) / _LN2)
 
 
 def parameters_needed(bits: float) -> dict[int, int]:
-    """How many weights hold so many bits, for weights of 1, 2, 4, 8, 16 and 32 bits."""
-    return {each: math.ceil(bits / each) for each in BITS_PER_WEIGHT}
+    """Return how many weights of 1, 2, 4, 8, 16 and 32 bits store so many bits."""
+    return {weight_bits: math.ceil(bits / weight_bits) for weight_bits in BITS_PER_WEIGHT}
 
 
-def _check(**sizes: int) -> None:
+def _check_sizes(**sizes: int) -> None:
     for name, size in sizes.items():
         if size < 1:
-            raise FactmemError(f"{name} is at least 1, not {size}")
+            raise FactmemError(f"{name} must be at least 1, got {size}")
 
 
-def _log2_sets(sizes: np.ndarray, counts: np.ndarray, vocabulary: int) -> float:
-    """log2 of the ways to give each relation its set, no answer to two of them."""
-    taken = float(sizes @ counts)
-    ways = _log_rising(vocabulary - taken, taken) - float(gammaln(sizes + 1.0) @ counts)
+def _log2_set_choices(set_sizes: np.ndarray, counts: np.ndarray, vocabulary: int) -> float:
+    """Compute log2 of the number of ways to give each relation its own set of answers."""
+    used = float(set_sizes @ counts)
+    ways = _log_rising(vocabulary - used, used) - float(gammaln(set_sizes + 1.0) @ counts)
     return max(0.0, float(ways) / _LN2)
 
 
 def _log_rising(base: float, more: np.ndarray | float) -> np.ndarray:
-    """ln (base + more)!/base!, without the difference of two large numbers."""
-    some = np.maximum(more, 1.0)
-    whole = gammaln(some) - betaln(base + 1.0, some)
-    # between 0 and 1 the first of these terms is infinite
-    return np.where(np.asarray(more) < 1, gammaln(base + more + 1.0) - gammaln(base + 1.0), whole)
+    """Compute ln (base + more)!/base! without cancellation."""
+    at_least_1 = np.maximum(more, 1.0)
+    logs = gammaln(at_least_1) - betaln(base + 1.0, at_least_1)
+    # Between 0 and 1 the first term is infinite.
+    return np.where(np.asarray(more) < 1, gammaln(base + more + 1.0) - gammaln(base + 1.0), logs)
 
 
 def _unseen_bits(subjects: int, relations: int, answers: int, spare: float) -> float:
-    """E log2 (spare + U)!/spare! − R E log2 u!, u of a relation and U of all of them."""
+    """Compute E log2 (spare + U)!/spare! − R E log2 u!, with u of one relation and U of all."""
     deviation = math.sqrt(unseen_variance(subjects, answers))
-    if deviation > _WIDEST:
+    if deviation > _MAX_DEVIATION:
         mean, variance = unseen_mean(subjects, answers), deviation**2
         own = float(gammaln(mean + 1)) + float(polygamma(1, mean + 1)) * variance / 2
-        return (
-            _rising_near(spare, relations * mean, relations * variance) - relations * own
-        ) / _LN2
-    first, chances = unseen_chances(subjects, answers)
-    unseen = first + np.arange(len(chances), dtype=np.float64)
-    own = float(gammaln(unseen + 1) @ chances)
-    mean = float(unseen @ chances)
-    if relations * len(chances) > _LONGEST_CONVOLUTION:
-        variance = float((unseen - mean) ** 2 @ chances)
-        shared = _rising_near(spare, relations * mean, relations * variance)
+        shared = _mean_log_rising(spare, relations * mean, relations * variance)
+        return (shared - relations * own) / _LN2
+    first, probabilities = unseen_distribution(subjects, answers)
+    unseen = first + np.arange(len(probabilities), dtype=np.float64)
+    own = float(gammaln(unseen + 1) @ probabilities)
+    mean = float(unseen @ probabilities)
+    if relations * len(probabilities) > _MAX_CONVOLUTION:
+        variance = float((unseen - mean) ** 2 @ probabilities)
+        shared = _mean_log_rising(spare, relations * mean, relations * variance)
     else:
-        together = _repeated(chances, relations)
-        places = relations * first + np.arange(len(together), dtype=np.float64)
-        shared = float(_log_rising(spare, places) @ together)
+        of_sum = _distribution_of_sum(probabilities, relations)
+        total_unseen = relations * first + np.arange(len(of_sum), dtype=np.float64)
+        shared = float(_log_rising(spare, total_unseen) @ of_sum)
     return max(0.0, (shared - relations * own) / _LN2)
 
 
-def _rising_near(base: float, mean: float, variance: float) -> float:
-    """E ln (base + U)!/base!, to second order around the mean of U."""
+def _mean_log_rising(base: float, mean: float, variance: float) -> float:
+    """Compute E ln (base + U)!/base!, to second order around the mean of U."""
     curvature = float(polygamma(1, base + mean + 1))
     return float(_log_rising(base, mean)) + curvature * variance / 2
 
 
-def _repeated(chances: np.ndarray, times: int) -> np.ndarray:
-    """The distribution of a sum of so many independent numbers."""
-    length = times * (len(chances) - 1) + 1
+def _distribution_of_sum(probabilities: np.ndarray, count: int) -> np.ndarray:
+    """Compute the distribution of the sum of `count` independent numbers, by FFT."""
+    length = count * (len(probabilities) - 1) + 1
     if length == 1:
         return np.ones(1)
-    found = np.fft.irfft(np.fft.rfft(chances, length) ** times, length)
-    # Below this all is rounding, which many relations multiply.
-    return np.where(found > 1e-15 * times, found, 0.0)
+    of_sum = np.fft.irfft(np.fft.rfft(probabilities, length) ** count, length)
+    # Smaller values are rounding errors, which grow with the number of relations.
+    return np.where(of_sum > 1e-15 * count, of_sum, 0.0)

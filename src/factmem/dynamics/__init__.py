@@ -1,6 +1,8 @@
-"""When facts are learned: gradient flow and descent of one attention layer (section 5 of the paper).
+"""Learning dynamics of one attention layer: gradient flow, SGD and the stages of training.
 
-The names stand in `__init__.pyi`.
+The public names are listed in `__init__.pyi`.
+
+Reference: section 5 of the paper.
 """
 
 import lazy_loader

@@ -1,13 +1,15 @@
-"""Linear attention with orthonormal embeddings: two small tables say all that the matrices do.
+"""Linear attention with orthonormal embeddings, reduced to two small tables.
 
-    F_lin(X) = W_OV Xᵀ X W_KQ x_T                                    (equation 15 of the paper)
+    F_lin(X) = W_OV Xᵀ X W_KQ x_T
 
-The query is always EOS. Where ⟨φ(z), φ(z')⟩ = 1{z = z'}, only these numbers matter,
+The query is always EOS. If ⟨φ(z), φ(z')⟩ = 1{z = z'}, the logits depend on these numbers only:
 
-    W_OV(a, z) = φ(a)ᵀ W_OV φ(z),        W_KQ(z) = φ(z)ᵀ W_KQ φ(EOS),
+    W_OV(a, z) = φ(a)ᵀ W_OV φ(z),        W_KQ(z) = φ(z)ᵀ W_KQ φ(EOS).
 
-and a prompt in which z stands C(z) times has the logits Σ_z C(z) W_OV(a, z) W_KQ(z). Gradient flow
-on the numbers is gradient flow on the matrices, for the change between them is an isometry.
+A prompt that contains token z C(z) times has the logits Σ_z C(z) W_OV(a, z) W_KQ(z). Gradient flow
+on these numbers is gradient flow on the matrices, since the change of variables is an isometry.
+
+Reference: equation 15 of the paper.
 """
 
 import equinox as eqx
@@ -20,102 +22,106 @@ from jaxtyping import Array, Float, Key, Num
 from factmem._core.errors import FactmemError
 from factmem.memories.embeddings import orthonormal
 
-__all__ = ["LinearAttention", "Matrices", "check_dim"]
+__all__ = ["AttentionMatrices", "LinearAttention", "check_dim"]
 
 
 class LinearAttention(eqx.Module):
-    """The reduced form. Tokens are those of a prompt, or classes of tokens with equal weights."""
+    """Linear attention in reduced form.
+
+    The tokens are those of a prompt, or classes of tokens with equal weights.
+    """
 
     ov: Float[Array | np.ndarray, "tokens answers"]
-    """W_OV(a, z), a row for each token."""
+    """W_OV(a, z), one row for each token."""
     kq: Float[Array | np.ndarray, " tokens"]
     """W_KQ(z)."""
 
-    # ---- where training starts -----------------------------------------------------------------
+    # ---- initial weights -----------------------------------------------------------------------
 
     @classmethod
     def equal(cls, tokens: int, answers: int, scale: float) -> "LinearAttention":
-        """All weights α: how the authors' experiments start."""
+        """Return the start of the authors' experiments: all weights α."""
         return cls(np.full((tokens, answers), scale), np.full(tokens, scale))
 
     @classmethod
     def balanced(cls, tokens: int, answers: int, scale: float) -> "LinearAttention":
-        """W_OV(a, z) = α and W_KQ(z) = α√(|A| + 1): how the theorems start."""
+        """Return the start of the theorems: W_OV(a, z) = α and W_KQ(z) = α√(|A| + 1)."""
         start = cls.equal(tokens, answers, scale)
         return cls(start.ov, start.kq * np.sqrt(answers + 1))
 
     @classmethod
     def random(cls, tokens: int, answers: int, scale: float, seed: int) -> "LinearAttention":
-        """All weights independent, normal, of standard deviation α."""
-        drawn = np.random.default_rng(seed).normal(scale=scale, size=(tokens, answers + 1))
-        return cls(drawn[:, 1:], drawn[:, 0])
+        """Draw independent normal weights with standard deviation α."""
+        weights = np.random.default_rng(seed).normal(scale=scale, size=(tokens, answers + 1))
+        return cls(weights[:, 1:], weights[:, 0])
 
-    # ---- what it says --------------------------------------------------------------------------
+    # ---- outputs and invariants ----------------------------------------------------------------
 
     @property
     def products(self) -> Float[Array, "tokens answers"]:
-        """W_OV(a, z) W_KQ(z): what one z adds to the logits. The loss is convex in these."""
+        """W_OV(a, z) W_KQ(z), which one token z adds to the logits. The loss is convex in these."""
         return jnp.asarray(self.ov) * jnp.asarray(self.kq)[:, None]
 
     def logits(self, counts: Num[Array, "batch tokens"]) -> Float[Array, "batch answers"]:
-        """The logits of prompts that are given as counts of their tokens."""
+        """Compute the logits of prompts, given as token counts."""
         return jnp.matmul(
             counts.astype(self.ov.dtype), self.products, precision=jax.lax.Precision.HIGHEST
         )
 
     @property
     def invariant(self) -> Float[Array | np.ndarray, " tokens"]:
-        """W_KQ(z)² − Σ_a W_OV(a, z)², which gradient flow does not change."""
+        """W_KQ(z)² − Σ_a W_OV(a, z)², which gradient flow conserves."""
         return self.kq**2 - (self.ov**2).sum(axis=1)
 
 
-class Matrices(eqx.Module):
-    """The form that the paper writes, with the embeddings: to read and to check against."""
+class AttentionMatrices(eqx.Module):
+    """Linear attention as the paper writes it, with matrices and embeddings; a reference form."""
 
     W_OV: Float[Array, "dim dim"]
     W_KQ: Float[Array, "dim dim"]
     tokens: Float[Array, "tokens dim"]
-    """φ(z) of everything that can stand in a prompt, EOS last."""
+    """φ(z) of the prompt tokens, EOS last."""
     answers: Float[Array, "answers dim"]
     """φ(a)."""
 
     @classmethod
-    def of(cls, model: LinearAttention, key: Key[Array, ""], dim: int) -> "Matrices":
-        """The smallest matrices that mean the same on random orthonormal embeddings.
+    def from_reduced(
+        cls, model: LinearAttention, dim: int, *, key: Key[Array, ""]
+    ) -> "AttentionMatrices":
+        """Return the minimum-norm matrices of a reduced form on random orthonormal embeddings.
 
-        Tokens and answers may share directions, as in the authors' code: no logit sees it.
+        Token and answer embeddings may overlap, as in the authors' code: the logits are the same.
 
         Raises:
-            FactmemError: fewer dimensions than tokens or than answers.
+            FactmemError: `dim` is less than the number of tokens or of answers.
         """
         count, answers = model.ov.shape
         check_dim(dim, count, answers)
         token_key, answer_key = jr.split(key)
-        tokens = orthonormal(token_key, count, dim)
-        outputs = orthonormal(answer_key, answers, dim)
+        tokens = orthonormal(count, dim, key=token_key)
+        outputs = orthonormal(answers, dim, key=answer_key)
         with jax.default_matmul_precision("highest"):
             W_OV = outputs.T @ jnp.asarray(model.ov, tokens.dtype).T @ tokens
             W_KQ = jnp.outer(tokens.T @ jnp.asarray(model.kq, tokens.dtype), tokens[-1])
         return cls(W_OV, W_KQ, tokens, outputs)
 
-    def reduced(self) -> LinearAttention:
-        """W_OV(a, z) and W_KQ(z)."""
+    def reduce(self) -> LinearAttention:
+        """Return the reduced form, W_OV(a, z) and W_KQ(z)."""
         with jax.default_matmul_precision("highest"):
             ov = self.tokens @ self.W_OV.T @ self.answers.T
             return LinearAttention(ov, self.tokens @ self.W_KQ @ self.tokens[-1])
 
     def logits(self, prompt: Float[Array, "length dim"]) -> Float[Array, " answers"]:
-        """φ(a)ᵀ W_OV Xᵀ X W_KQ x_T for the embeddings X of one prompt, in their places."""
+        """Compute φ(a)ᵀ W_OV Xᵀ X W_KQ x_T for the embeddings X of one prompt, in order."""
         with jax.default_matmul_precision("highest"):
             attended = prompt.T @ (prompt @ (self.W_KQ @ prompt[-1]))
             return self.answers @ (self.W_OV @ attended)
 
 
 def check_dim(dim: int, tokens: int, answers: int) -> None:
-    """Raises FactmemError unless so many embeddings can be orthonormal."""
-    for name, count in (("tokens of prompts", tokens), ("answers", answers)):
-        if dim < count:
-            raise FactmemError(
-                f"{count} {name} cannot have orthonormal embeddings in {dim} dimensions: "
-                f"at least {max(tokens, answers)} are needed"
-            )
+    """Raise FactmemError if `dim` is too small for orthonormal embeddings."""
+    if dim < max(tokens, answers):
+        raise FactmemError(
+            f"orthonormal embeddings of {tokens} prompt tokens and {answers} answers need "
+            f"dim at least {max(tokens, answers)}, got {dim}"
+        )

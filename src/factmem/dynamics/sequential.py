@@ -1,8 +1,10 @@
-"""Theorem 6, measured: relations are learned while subjects and noise are still small.
+"""Sequential learning: relations are learned while the weights of subjects and noise are small.
 
-The theorem asks for S ≥ 8R√(2D) and |N| ≥ 4R√(2D)T, and promises from the balanced start with a
-small enough scale α a time at which Σ_a (p̂(a) − p(a|r))² is small for every prompt, before any
-weight of a subject or of noise exceeds √α.
+The theorem requires S ≥ 8R√(2D) and |N| ≥ 4R√(2D)T. From the balanced start with a small enough
+scale α it promises a time at which Σ_a (p̂(a) − p(a|r))² is small for every prompt, before any
+weight of a subject or noise token exceeds √α.
+
+Reference: Theorem 6.
 """
 
 from dataclasses import dataclass
@@ -10,17 +12,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from factmem.dynamics.flow import Flow
-from factmem.dynamics.questions import Population
+from factmem.dynamics.prompt_ensembles import PromptPopulation
 
-__all__ = ["CLOSE", "Conditions", "Sequential", "sequential_learning"]
+__all__ = [
+    "CLOSE_DISTANCE",
+    "SequentialConditions",
+    "SequentialLearning",
+    "sequential_learning",
+]
 
-CLOSE = 1e-3
-"""Σ_a (p̂(a) − p(a|r))² below which predictions are those of the relation alone."""
+CLOSE_DISTANCE = 1e-3
+"""Predictions depend on the relation only if Σ_a (p̂(a) − p(a|r))² is below this."""
 
 
 @dataclass(frozen=True)
-class Conditions:
-    """What Theorem 6 asks of sizes."""
+class SequentialConditions:
+    """The theorem's conditions on the sizes."""
 
     subjects: int
     subjects_needed: float
@@ -30,21 +37,21 @@ class Conditions:
     """4R√(2D)T."""
 
     @classmethod
-    def of(cls, questions: Population) -> "Conditions":
-        """Those of a table and its prompts; D is the most answers of a relation."""
-        subjects, relations = questions.sizes
-        most = int((questions.given_relation > 0).sum(axis=1).max())
-        unit = relations * float(np.sqrt(2 * most))
+    def from_population(cls, population: PromptPopulation) -> "SequentialConditions":
+        """Return the conditions; D is the largest number of answers of a relation."""
+        subjects, relations = population.sizes
+        max_answers = int((population.given_relation > 0).sum(axis=1).max())
+        unit = relations * float(np.sqrt(2 * max_answers))
         return cls(
             subjects,
             8 * unit,
-            questions.noise,
-            4 * unit * questions.length,
+            population.noise,
+            4 * unit * population.length,
         )
 
     @property
     def met(self) -> bool:
-        """Whether both hold; equality is enough, and rounding does not decide about it."""
+        """Whether both conditions hold; equality counts, up to rounding."""
         slack = 1 + 1e-12
         return (
             self.subjects * slack >= self.subjects_needed
@@ -53,37 +60,39 @@ class Conditions:
 
 
 @dataclass(frozen=True)
-class Sequential:
-    """What a flow did of what the theorem says; small is what stays up to √α."""
+class SequentialLearning:
+    """What a flow did of what the theorem promises; weights are small up to √α."""
 
     distance: float | None
-    """The smallest max over prompts of Σ_a (p̂(a) − p(a|r))² while subjects and noise are small;
-    None if they never are."""
+    """The minimum over time of max over prompts Σ_a (p̂(a) − p(a|r))² while the weights of subjects
+    and noise are small; None if they never are."""
     close_at: float | None
-    """When it first was below `CLOSE`, while they are; None if it never was."""
+    """When the distance first was below `CLOSE_DISTANCE` while they are small; None if never."""
     largest_weight: float | None
     """The largest |W_OV(a, z)| or |W_KQ(z)| of any subject or noise token up to that time."""
     bound: float
-    """√α, α being the scale of the start."""
+    """√α, where α is the scale of the start."""
     large_at: float | None
-    """When the first weight of a subject or of noise exceeded √α."""
+    """When the first weight of a subject or noise token exceeded √α; None if never."""
 
     @property
     def holds(self) -> bool:
-        """Whether predictions were those of the relation while subjects and noise were small."""
+        """Whether relations were learned while the weights of subjects and noise were small."""
         return self.close_at is not None
 
 
-def sequential_learning(flow: Flow, questions: Population, scale: float) -> Sequential:
-    """Looks for the time of which Theorem 6 speaks in a flow that started at scale α."""
-    kinds = questions.by_kind(np.maximum(np.abs(flow.kq), flow.largest_ov))
-    watched = np.concatenate([kinds.subjects, kinds.noise], axis=1)
-    weights = np.maximum.accumulate(watched.max(axis=1))
+def sequential_learning(
+    flow: Flow, population: PromptPopulation, scale: float
+) -> SequentialLearning:
+    """Look for sequential learning in a flow that started at scale α."""
+    kinds = population.split_by_kind(np.maximum(np.abs(flow.kq), flow.largest_ov))
+    subjects_and_noise = np.concatenate([kinds.subjects, kinds.noise], axis=1)
+    weights = np.maximum.accumulate(subjects_and_noise.max(axis=1))
     bound = float(np.sqrt(scale))
     small = weights <= bound
-    distance = np.where(small, np.asarray(flow.seen.distance), np.inf)
-    close = np.flatnonzero(distance < CLOSE)
-    return Sequential(
+    distance = np.where(small, np.asarray(flow.statistics.relation_distance), np.inf)
+    close = np.flatnonzero(distance < CLOSE_DISTANCE)
+    return SequentialLearning(
         distance=float(distance.min()) if small[0] else None,
         close_at=float(flow.times[close[0]]) if len(close) else None,
         largest_weight=float(weights[close[0]]) if len(close) else None,

@@ -1,9 +1,11 @@
-"""One softmax head on random embeddings, as on the right of Figure 5.
+"""One softmax attention head on random embeddings.
 
     F(X) = W_OV Xᵀ softmax(X W_KQ x_T)
 
-The query is always EOS, so W_KQ acts through w = W_KQ φ(EOS) alone, and as φ(EOS) has length 1,
-gradient descent on W_KQ moves w as gradient descent on w does.
+The query is always EOS, so only w = W_KQ φ(EOS) matters. Since φ(EOS) has norm 1, gradient descent
+on W_KQ changes w as gradient descent on w does.
+
+Reference: Figure 5, right.
 """
 
 import equinox as eqx
@@ -19,7 +21,7 @@ __all__ = ["SoftmaxHead"]
 
 
 class SoftmaxHead(eqx.Module):
-    """The head and the embeddings that it is given."""
+    """A softmax head with its fixed embeddings."""
 
     W_OV: Float[Array, "dim dim"]
     w: Float[Array, " dim"]
@@ -28,20 +30,20 @@ class SoftmaxHead(eqx.Module):
     answers: Float[Array, "answers dim"]
 
     @classmethod
-    def start(
-        cls, key: Key[Array, ""], tokens: int, answers: int, dim: int, scale: float
+    def equal(
+        cls, tokens: int, answers: int, dim: int, scale: float, *, key: Key[Array, ""]
     ) -> "SoftmaxHead":
-        """All weights α, embeddings uniform on the unit sphere."""
+        """Return a head with all weights α and embeddings drawn from the unit sphere."""
         token_key, answer_key = jr.split(key)
         return cls(
             jnp.full((dim, dim), scale),
             jnp.full(dim, scale),
-            sphere(token_key, tokens, dim),
-            sphere(answer_key, answers, dim),
+            sphere(tokens, dim, key=token_key),
+            sphere(answers, dim, key=answer_key),
         )
 
     def logits(self, counts: Num[Array, "batch tokens"]) -> Float[Array, "batch answers"]:
-        """The logits of prompts that are given as counts of their tokens."""
+        """Compute the logits of prompts, given as token counts."""
         tokens, answers = (jax.lax.stop_gradient(table) for table in (self.tokens, self.answers))
         with jax.default_matmul_precision("highest"):
             scores = tokens @ self.w

@@ -1,6 +1,6 @@
-"""Training by gradients: the paper's protocols, many runs at once.
+"""Training by gradient descent: the paper's protocols, with many runs stacked.
 
-The names stand in `__init__.pyi`.
+The public names are listed in `__init__.pyi`.
 """
 
 import lazy_loader

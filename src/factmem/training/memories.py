@@ -1,7 +1,7 @@
-"""Memories trained by the paper's own protocol (Figures 1 and 6): cross-entropy, Adam, full batch.
+"""Training of associative memories by the paper's protocol: cross-entropy, Adam, full batch.
 
-IndependentTasks of one shape are stacked and trained together. What differs between them (weights,
-associations) and the learning rate are data, so that nothing is compiled twice for one shape.
+Runs of one shape are stacked and trained together. Weights, associations and the learning rate are
+data, so nothing is compiled twice for one shape.
 """
 
 from collections.abc import Sequence
@@ -20,56 +20,70 @@ from jaxtyping import Array, Float, Key
 
 from factmem._core.errors import FactmemError
 from factmem._core.progress import Report
+from factmem._core.result import Result
 from factmem.memories.activations import Relu
 from factmem.memories.associations import Associations
-from factmem.memories.decoding import cross_entropy_of_one, loss_of_each, recalled
+from factmem.memories.decoding import cross_entropy_from_gaps, per_key_losses, recalled
 from factmem.memories.linear import LinearMemory
 from factmem.memories.memory import Memory
-from factmem.memories.mlp import MLPMemory, checked_width
+from factmem.memories.mlp import MLPMemory, check_width
 from factmem.training.protocol import MemoryProtocol
-from factmem.training.status import TrainingOutcome
+from factmem.training.status import TrainingStatus
 
-__all__ = ["TrainedMemory", "linear_start", "mlp_start", "train_memories"]
+__all__ = ["MemoryTrainingResult", "init_linear_memory", "init_mlp_memory", "train_memories"]
 
-_STEPS_AT_ONCE = 32
-"""One compiled piece: short, so that the loop around it can report and be interrupted."""
+_CHUNK_STEPS = 32
+"""Steps of one compiled call: few, so that the loop around it can report and be interrupted."""
 
 
-@dataclass(frozen=True)
-class TrainedMemory:
-    """One training run.
+@dataclass(frozen=True, kw_only=True)
+class MemoryTrainingResult(Result[Memory]):
+    """A trained memory, and how its training went.
 
     Args:
-        memory: the weights where it ended.
-        accuracy: there.
+        model: the memory at the end of the run.
+        status: why the run ended.
+        accuracy: the accuracy at the end.
         best_accuracy: the largest accuracy at any check, which is what the paper counts.
-        loss: mean cross-entropy at the last check, in nats.
-        steps: done until it ended.
-        outcome: why it ended.
+        loss: the mean cross-entropy at the last check, in nats.
+        steps: the number of steps completed.
     """
 
-    memory: Memory
+    status: TrainingStatus
     accuracy: float
     best_accuracy: float
     loss: float
     steps: int
-    outcome: TrainingOutcome
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """Accuracy, best accuracy, loss and steps."""
+        return {
+            "accuracy": self.accuracy,
+            "best_accuracy": self.best_accuracy,
+            "loss": self.loss,
+            "steps": self.steps,
+        }
 
 
-def linear_start(key: Key[Array, ""], dim: int) -> LinearMemory:
-    """A d × d matrix as the authors start it: normal, truncated, of variance 1/d."""
+def init_linear_memory(dim: int, *, key: Key[Array, ""]) -> LinearMemory:
+    """Draw a d × d matrix as in the authors' code: truncated normal, variance 1/d.
+
+    Raises:
+        FactmemError: `dim` is less than 1.
+    """
     if dim < 1:
-        raise FactmemError(f"a matrix has at least one dimension, not {dim}")
+        raise FactmemError(f"dim must be at least 1, got {dim}")
     return LinearMemory(lecun_normal()(key, (dim, dim)).T)
 
 
-def mlp_start(key: Key[Array, ""], dim: int, width: int) -> MLPMemory:
-    """A ReLU MLP as the authors start it, with a bias in its hidden layer: 2 m d + m numbers.
+def init_mlp_memory(dim: int, width: int, *, key: Key[Array, ""]) -> MLPMemory:
+    """Draw a ReLU MLP as in the authors' code, with a hidden bias: 2 m d + m parameters.
 
     Raises:
-        FactmemError: no neurons.
+        FactmemError: `width` is less than 1.
     """
-    width = checked_width(width)
+    width = check_width(width)
     into_key, out_key = jr.split(key)
     return MLPMemory(
         into=lecun_normal()(into_key, (dim, width)).T,
@@ -83,108 +97,114 @@ def train_memories(
     starts: Sequence[Memory],
     associations: Sequence[Associations],
     protocol: MemoryProtocol,
+    *,
     report: Report | None = None,
-) -> list[TrainedMemory]:
-    """Trains several memories of one shape at once, each on its own associations.
+) -> list[MemoryTrainingResult]:
+    """Train several memories of one shape together, each on its own associations.
 
     Args:
-        starts: the weights to begin with.
-        associations: what each should store; all of one size.
-        protocol: how.
-        report: told after every check how many steps were done, and the smallest accuracy.
+        starts: the initial memories.
+        associations: what each memory should store; all of one size.
+        protocol: the training protocol.
+        report: called after every check with the steps done and the smallest accuracy.
 
     Returns:
-        The runs, in the order of the starts. They do not disturb each other: one that ends,
-        well or not, is kept as it was while the others go on.
+        One result for each memory, in order. The runs are independent: a run that ends, for
+        whatever reason, keeps its state while the others continue.
 
     Raises:
-        FactmemError: not one set of associations a memory, or different shapes.
+        FactmemError: the numbers of memories and associations differ, or their shapes do.
     """
     if len(starts) != len(associations) or not starts:
-        raise FactmemError("training needs one set of associations for each memory, at least one")
-    memories, data = _stacked(starts), _stacked(associations)
+        raise FactmemError(
+            "training needs at least one memory and one set of associations for each memory, "
+            f"got {len(starts)} memories and {len(associations)} sets"
+        )
+    memories, data = _stack(starts), _stack(associations)
     state = jax.vmap(_ADAM.init)(memories)
     rate = jnp.asarray(protocol.learning_rate)
-    ended: dict[int, TrainedMemory] = {}
+    results: dict[int, MemoryTrainingResult] = {}
     best = np.zeros(len(starts))
-    between = protocol.steps // protocol.checks
+    steps_per_check = protocol.steps // protocol.checks
     for check in range(1, protocol.checks + 1):
-        for piece in _pieces(between):
-            memories, state = _train(memories, state, data, rate, piece)
-        losses, accuracies = (np.asarray(found, float) for found in _measure(memories, data))
+        for chunk in _chunks(steps_per_check):
+            memories, state = _train(memories, state, data, rate, chunk)
+        losses, accuracies = (np.asarray(array, float) for array in _evaluate(memories, data))
         best = np.maximum(best, accuracies)
-        for run in set(range(len(starts))) - set(ended):
-            outcome = _outcome(protocol, check, float(losses[run]), float(accuracies[run]))
-            if outcome is not None:
-                ended[run] = TrainedMemory(
-                    memory=jax.tree.map(lambda leaf, run=run: leaf[run], memories),
+        for run in set(range(len(starts))) - set(results):
+            status = _status(protocol, check, float(losses[run]), float(accuracies[run]))
+            if status is not None:
+                results[run] = MemoryTrainingResult(
+                    model=jax.tree.map(lambda leaf, run=run: leaf[run], memories),
+                    status=status,
                     accuracy=float(accuracies[run]),
                     best_accuracy=float(best[run]),
                     loss=float(losses[run]),
-                    steps=check * between,
-                    outcome=outcome,
+                    steps=check * steps_per_check,
                 )
         if report is not None:
-            report(check * between, accuracy=float(best.min()))
-        if len(ended) == len(starts):
+            report(check * steps_per_check, accuracy=float(best.min()))
+        if len(results) == len(starts):
             break
-    return [ended[run] for run in range(len(starts))]
+    return [results[run] for run in range(len(starts))]
 
 
 _ADAM = optax.scale_by_adam()
 
 
-def _outcome(
+def _status(
     protocol: MemoryProtocol, check: int, loss: float, accuracy: float
-) -> TrainingOutcome | None:
+) -> TrainingStatus | None:
     if not np.isfinite(loss):
-        return TrainingOutcome.DIVERGED
+        return TrainingStatus.DIVERGED
     if accuracy >= protocol.criterion:
-        return TrainingOutcome.REACHED
-    return TrainingOutcome.STEPS if check == protocol.checks else None
+        return TrainingStatus.CRITERION_REACHED
+    return TrainingStatus.STEP_LIMIT if check == protocol.checks else None
 
 
 @partial(jax.jit, static_argnames="steps", donate_argnums=(0, 1))
 def _train(memories: Any, state: Any, data: Any, rate: Float[Array, ""], steps: int) -> Any:
     def step(carry: Any, _: None) -> tuple[Any, None]:
         memory, state, associations = carry
-        slope = jax.grad(_loss)(memory, associations)
-        # optax mixes its own float32 counters in; nothing else may promote types silently.
+        gradient = jax.grad(_loss)(memory, associations)
+        # optax mixes in float32 counters of its own; only here may types be promoted.
         with jax.numpy_dtype_promotion("standard"):
-            update, state = _ADAM.update(slope, state)
+            update, state = _ADAM.update(gradient, state)
         memory = jax.tree.map(lambda weight, change: weight - rate * change, memory, update)
         return (memory, state, associations), None
 
-    def run(memory: Any, state: Any, associations: Any) -> tuple[Any, Any]:
+    def train_one(memory: Any, state: Any, associations: Any) -> tuple[Any, Any]:
         (memory, state, _), _ = jax.lax.scan(step, (memory, state, associations), length=steps)
         return memory, state
 
-    return jax.vmap(run)(memories, state, data)
+    return jax.vmap(train_one)(memories, state, data)
 
 
 @jax.jit
-def _measure(memories: Any, data: Any) -> tuple[Array, Array]:
-    def measure(memory: Memory, associations: Associations) -> tuple[Array, Array]:
+def _evaluate(memories: Any, data: Any) -> tuple[Array, Array]:
+    def evaluate_one(memory: Memory, associations: Associations) -> tuple[Array, Array]:
         outputs = jax.vmap(memory)(associations.keys)
-        right = recalled(outputs, associations.values, associations.target)
-        return _loss(memory, associations), jnp.mean(right, dtype=jnp.float32)
+        correct = recalled(outputs, associations.values, associations.target)
+        return _loss(memory, associations), jnp.mean(correct, dtype=jnp.float32)
 
-    return jax.vmap(measure)(memories, data)
+    return jax.vmap(evaluate_one)(memories, data)
 
 
 def _loss(memory: Memory, associations: Associations) -> Float[Array, ""]:
     outputs = jax.vmap(memory)(associations.keys)
-    losses = loss_of_each(cross_entropy_of_one, outputs, associations.values, associations.target)
+    losses = per_key_losses(
+        cross_entropy_from_gaps, outputs, associations.values, associations.target
+    )
     return jnp.mean(losses)
 
 
-def _pieces(steps: int) -> list[int]:
-    whole, rest = divmod(steps, _STEPS_AT_ONCE)
-    return [_STEPS_AT_ONCE] * whole + [rest] * (rest > 0)
+def _chunks(steps: int) -> list[int]:
+    full_chunks, rest = divmod(steps, _CHUNK_STEPS)
+    return [_CHUNK_STEPS] * full_chunks + [rest] * (rest > 0)
 
 
-def _stacked(modules: Sequence[eqx.Module]) -> Any:
+def _stack(modules: Sequence[eqx.Module]) -> Any:
     try:
         return jax.tree.map(lambda *leaves: jnp.stack(leaves), *modules)
     except (ValueError, TypeError):
-        raise FactmemError("runs that are trained together have the same shape") from None
+        raise FactmemError("memories that are trained together must have the same shape") from None

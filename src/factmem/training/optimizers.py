@@ -1,7 +1,7 @@
-"""What turns gradients into steps: Adam, as in the paper, or Muon; and how the rate falls.
+"""Optimizers (Adam, as in the paper, and Muon) and learning rate schedules.
 
-Only the kind of optimizer and of schedule is compiled in. Learning rates, momenta and horizons are
-data: runs that differ in them share one program.
+Only the kinds of optimizer and schedule are compiled in. Learning rates, momenta and decay steps
+are data, so runs that differ in them share one compiled program.
 """
 
 import operator
@@ -17,86 +17,88 @@ from optax.contrib import MuonDimensionNumbers, scale_by_muon
 from factmem.training.protocol import Optimizer, Schedule
 from factmem.transformer.model import Weights
 
-__all__ = ["Settings", "learning_rate", "transformation"]
+__all__ = ["Hyperparameters", "gradient_transformation", "scheduled_learning_rate"]
 
 
-class Settings(eqx.Module):
-    """The numbers of an optimizer, for one run or, with a leading axis, for a stack of them."""
+class Hyperparameters(eqx.Module):
+    """An optimizer's hyperparameters, for one run or, with a leading axis, for a stack of runs."""
 
     learning_rate: Float[Array, "*runs"]
     momentum: Float[Array, "*runs"]
     """β1 of Adam, β of Muon."""
-    memory: Float[Array, "*runs"]
-    """β2 of Adam, how long squared gradients are remembered."""
-    horizon: Float[Array, "*runs"]
-    """The steps after which a schedule has come to its end."""
+    beta2: Float[Array, "*runs"]
+    """β2 of Adam."""
+    decay_steps: Float[Array, "*runs"]
+    """The number of steps after which the schedule has decayed to 0."""
 
 
-def learning_rate(
-    settings: Settings, schedule: Schedule, step: Float[Array, ""]
+def scheduled_learning_rate(
+    hyperparameters: Hyperparameters, schedule: Schedule, step: Float[Array, ""]
 ) -> Float[Array, ""]:
-    """The rate of a step; the first is number 0.
+    """Return the learning rate at a step, counted from 0.
 
-    `cosine` falls from the full rate at step 0 to nothing at the horizon, and stays there.
+    The `cosine` schedule decays from the full rate at step 0 to 0 at `decay_steps`, and stays 0.
     """
     if schedule == "constant":
-        return settings.learning_rate
-    through = jnp.clip(step / settings.horizon, 0, 1)
-    return settings.learning_rate * (1 + jnp.cos(jnp.pi * through)) / 2
+        return hyperparameters.learning_rate
+    progress = jnp.clip(step / hyperparameters.decay_steps, 0, 1)
+    return hyperparameters.learning_rate * (1 + jnp.cos(jnp.pi * progress)) / 2
 
 
-def transformation(kind: Optimizer, settings: Settings) -> optax.GradientTransformation:
-    """What makes gradients of `Weights` into directions, to be multiplied by −rate."""
-    adam = optax.scale_by_adam(b1=settings.momentum, b2=settings.memory)
-    if kind == "adam":
+def gradient_transformation(
+    optimizer: Optimizer, hyperparameters: Hyperparameters
+) -> optax.GradientTransformation:
+    """Return what maps gradients of `Weights` to directions, to be multiplied by −rate."""
+    adam = optax.scale_by_adam(b1=hyperparameters.momentum, b2=hyperparameters.beta2)
+    if optimizer == "adam":
         return adam
-    slow_adam = optax.chain(adam, optax.scale(_BIAS_RATE))
-    return optax.partition({"muon": _muon(settings), "adam": slow_adam}, _kinds)
+    bias_adam = optax.chain(adam, optax.scale(_BIAS_RATE))
+    return optax.partition({"muon": _muon(hyperparameters), "adam": bias_adam}, _optimizer_labels)
 
 
-_TOGETHER, _BY_HEAD = MuonDimensionNumbers((0, 1), 2), MuonDimensionNumbers(1, 2)
+_ALL_HEADS, _PER_HEAD = MuonDimensionNumbers((0, 1), 2), MuonDimensionNumbers(1, 2)
 _MATRICES = {
-    "query": _TOGETHER,
-    "key": _TOGETHER,
-    "value": _BY_HEAD,
-    "output": _BY_HEAD,
+    "query": _ALL_HEADS,
+    "key": _ALL_HEADS,
+    "value": _PER_HEAD,
+    "output": _PER_HEAD,
     "mlp_in": MuonDimensionNumbers(0, 1),
     "mlp_out": MuonDimensionNumbers(0, 1),
 }
-"""Queries and keys are one matrix for all heads, values and outputs one for each head, which
-stored more than any of the two for all (docs/training.md)."""
+"""Queries and keys are one matrix over all heads; values and outputs are one matrix per head.
+This stored more facts than one choice for all four (docs/training.md)."""
 
 _NEWTON_SCHULZ = ((3.4445, -4.7750, 2.0315),) * 5
-"""Jordan's coefficients, once for each step: given so, optax loops over the steps. Given once, it
-writes them out one after the other, which compiles for twice as long."""
+"""Jordan's coefficients, repeated for each iteration: then optax loops over the iterations. Given
+once, it unrolls them, and compilation takes twice as long."""
 
 _SCORE_RATE, _BIAS_RATE = 0.3, 0.1
-"""Relative to the learning rate. Scores are products of queries and keys, which move both."""
+"""Relative to the learning rate. A score is a product of query and key, and a step moves both."""
 
 
-def _muon(settings: Settings) -> optax.GradientTransformation:
-    """Momentum, each matrix of it replaced by nearly the nearest orthogonal one."""
+def _muon(hyperparameters: Hyperparameters) -> optax.GradientTransformation:
+    """Momentum, with each matrix replaced by (nearly) the nearest orthogonal one."""
     muon = scale_by_muon(
         _NEWTON_SCHULZ,
         ns_steps=len(_NEWTON_SCHULZ),
-        beta=settings.momentum,
-        weight_dimension_numbers=lambda weights: _with(weights, _MATRICES),
+        beta=hyperparameters.momentum,
+        weight_dimension_numbers=lambda weights: _tree_of(weights, _MATRICES),
     )
-    rates = {name: _SCORE_RATE if axes is _TOGETHER else 1.0 for name, axes in _MATRICES.items()}
-    return optax.chain(muon, _times(rates))
+    rates = {name: _SCORE_RATE if axes is _ALL_HEADS else 1.0 for name, axes in _MATRICES.items()}
+    return optax.chain(muon, _scale_by_name(rates))
 
 
-def _times(rates: dict[str, float]) -> optax.GradientTransformation:
+def _scale_by_name(rates: dict[str, float]) -> optax.GradientTransformation:
     return optax.stateless(
-        lambda updates, _: jax.tree.map(operator.mul, updates, _with(updates, rates))
+        lambda updates, _: jax.tree.map(operator.mul, updates, _tree_of(updates, rates))
     )
 
 
-def _with(weights: Any, entries: dict[str, Any]) -> Any:
-    """A tree like `weights`, with these entries for its matrices."""
+def _tree_of(weights: Any, entries: dict[str, Any]) -> Any:
+    """Return a tree like `weights` that holds the entry of each matrix's name."""
     return jax.tree_util.tree_map_with_path(lambda path, _: entries[path[-1].name], weights)
 
 
-def _kinds(weights: Weights) -> Any:
-    """Matrices by Muon, the bias by Adam."""
+def _optimizer_labels(weights: Weights) -> Any:
+    """Label matrices for Muon and the bias for Adam."""
     return jax.tree.map(lambda weight: "muon" if weight.ndim > 1 else "adam", weights)

@@ -1,9 +1,9 @@
-"""One compiled program for tables, heads and neurons of many numbers.
+"""Padding to common sizes, so that tables and shapes of many sizes share one compiled program.
 
-What is compiled knows how many tokens, answers and facts there are. With room for more than there
-are, one program trains all tables that fit: tokens that no prompt holds, answers that no output is
-compared with, facts that nobody asks for. Heads and neurons whose weights are all zero write
-nothing, have no gradient and so stay as they are. Everything else is the same, up to rounding.
+A compiled program depends on the numbers of tokens, answers and facts, of heads and of neurons.
+Padding adds tokens that no prompt contains, answers that are masked out, and facts that are never
+drawn. Heads and neurons of padding have zero weights: they write nothing, their gradients are zero,
+and so they stay zero. Results are the same up to rounding.
 """
 
 from dataclasses import dataclass, replace
@@ -14,22 +14,23 @@ import numpy as np
 from jaxtyping import Array, Bool
 
 from factmem._core.errors import FactmemError
-from factmem.facts.prompts import Occupied, PromptDistribution
+from factmem.facts.prompts import ActiveSizes, PromptDistribution
 from factmem.facts.vocabulary import Vocabulary
-from factmem.transformer.model import Embeddings, Shape, Transformer, Weights, array_shapes
+from factmem.transformer.model import Embeddings, Transformer, Weights, array_shapes
+from factmem.transformer.shape import Shape
 
 __all__ = ["PaddedSizes"]
 
 
 @dataclass(frozen=True)
 class PaddedSizes:
-    """How large a table may be, and how large a transformer.
+    """The sizes to which tables and transformers are padded.
 
     Args:
-        vocabulary: the most subjects, relations, noise tokens and answers.
-        facts: the most facts.
-        heads: the most heads; None for as many as there are.
-        width: the most neurons, likewise.
+        vocabulary: the numbers of subjects, relations, noise tokens and answers.
+        facts: the number of facts.
+        heads: the number of heads; None adds none.
+        width: the number of neurons of the MLP; None adds none.
     """
 
     vocabulary: Vocabulary
@@ -37,97 +38,96 @@ class PaddedSizes:
     heads: int | None = None
     width: int | None = None
 
-    def questions(self, asked: PromptDistribution) -> PromptDistribution:
-        """The same questions among more tokens, which no prompt holds.
+    def pad_prompts(self, prompts: PromptDistribution) -> PromptDistribution:
+        """Return the same distribution over a larger vocabulary.
 
         Raises:
-            FactmemError: there are more of something than there is room for, or some questions are
-                likelier than others.
+            FactmemError: a size is larger than the padded one, or facts are not equally likely.
         """
-        names, most = asked.vocabulary, self.vocabulary
+        own, padded = prompts.vocabulary, self.vocabulary
         kinds = ("subjects", "relations", "noise", "answers")
-        if asked.facts > self.facts or any(getattr(names, k) > getattr(most, k) for k in kinds):
-            raise FactmemError(f"{asked.facts} facts among {names} do not fit into {self}")
-        if asked.thresholds is not None:
-            raise FactmemError("only questions that are all equally likely have room for more")
+        too_large = any(getattr(own, kind) > getattr(padded, kind) for kind in kinds)
+        if prompts.facts > self.facts or too_large:
+            raise FactmemError(f"{prompts.facts} facts with {own} do not fit into {self}")
+        if prompts.thresholds is not None:
+            raise FactmemError("padding needs prompts in which all facts are equally likely")
         return PromptDistribution(
-            _longer(asked.fact_subjects, self.facts),
-            _longer(asked.fact_relations, self.facts),
-            _longer(asked.fact_answers, self.facts),
+            _repeat_last(prompts.fact_subjects, self.facts),
+            _repeat_last(prompts.fact_relations, self.facts),
+            _repeat_last(prompts.fact_answers, self.facts),
             None,
-            most,
-            asked.length,
-            Occupied(jnp.asarray(asked.facts, jnp.int32), jnp.asarray(names.noise, jnp.int32)),
+            padded,
+            prompts.length,
+            ActiveSizes(jnp.asarray(prompts.facts, jnp.int32), jnp.asarray(own.noise, jnp.int32)),
         )
 
-    def model(self, model: Transformer) -> Transformer:
-        """The same transformer with embeddings for more tokens and answers, and more heads and
-        neurons, which do nothing.
+    def pad_model(self, model: Transformer) -> Transformer:
+        """Return the same transformer with embeddings, heads and neurons added.
 
-        Tokens that no prompt holds look like EOS, which every prompt holds: so they never have the
-        highest score of a head alone, by which scores are shifted.
+        Padding tokens get the embedding of EOS. Every prompt contains EOS, so the largest score of
+        a head, by which scores are shifted, is still that of a real token.
 
         Raises:
-            FactmemError: input and output share one table, of which no part can be left out; or
-                there are more heads or neurons than there is room for.
+            FactmemError: input and output share one embedding table, or a size is larger than the
+                padded one.
         """
         if model.embeddings.answers is None:
-            raise FactmemError("a transformer with one table for input and output has no room")
-        names, most = model.vocabulary, self.vocabulary
+            raise FactmemError("a transformer with a shared embedding table cannot be padded")
+        own, padded = model.vocabulary, self.vocabulary
         tokens = model.embeddings.tokens
-        eos = jnp.broadcast_to(tokens[-1], (most.prompt_tokens, tokens.shape[1]))
+        eos = jnp.broadcast_to(tokens[-1], (padded.prompt_tokens, tokens.shape[1]))
         embeddings = Embeddings(
-            eos.at[_places(names, most)].set(tokens),
-            _longer(model.embeddings.answers, most.answers),
+            eos.at[_padded_token_ids(own, padded)].set(tokens),
+            _repeat_last(model.embeddings.answers, padded.answers),
         )
-        shape = self._shape(model.shape)
+        shape = self._pad_shape(model.shape)
         return Transformer(
-            _padded(model.weights, shape, model),
+            _pad_weights(model.weights, shape, model),
             embeddings,
             shape,
-            most,
+            padded,
             model.convention,
             model.activation,
         )
 
-    def _shape(self, shape: Shape) -> Shape:
-        most = {"heads": self.heads, "width": self.width}
-        wanted = {name: getattr(shape, name) if n is None else n for name, n in most.items()}
-        if wanted["heads"] < shape.heads or wanted["width"] < shape.width:
+    def answer_mask(self, prompts: PromptDistribution) -> Bool[Array, " answers"]:
+        """Return which answers are not padding."""
+        return jnp.arange(self.vocabulary.answers) < prompts.vocabulary.answers
+
+    def _pad_shape(self, shape: Shape) -> Shape:
+        heads = shape.heads if self.heads is None else self.heads
+        width = shape.width if self.width is None else self.width
+        if heads < shape.heads or width < shape.width:
             raise FactmemError(f"{shape} does not fit into {self}")
-        return replace(shape, **wanted)
-
-    def answers(self, asked: PromptDistribution) -> Bool[Array, " answers"]:
-        """Which answers there are."""
-        return jnp.arange(self.vocabulary.answers) < asked.vocabulary.answers
+        return replace(shape, heads=heads, width=width)
 
 
-def _padded(weights: Weights, shape: Shape, model: Transformer) -> Weights:
-    """The weights in the corner of larger arrays that are zero elsewhere."""
-    sizes = array_shapes(shape, model.vocabulary, model.convention)["weights"]
+def _pad_weights(weights: Weights, shape: Shape, model: Transformer) -> Weights:
+    """Pad every weight array with zeros at the end of its axes."""
+    padded_shapes = array_shapes(shape, model.vocabulary, model.convention)["weights"]
 
-    def of_array(name: str) -> Any:
-        array, size = getattr(weights, name), sizes[name]
-        if array is None or size is None:
+    def pad(name: str) -> Any:
+        array, padded_shape = getattr(weights, name), padded_shapes[name]
+        if array is None or padded_shape is None:
             return None
-        more = [(0, most - own) for own, most in zip(array.shape, size, strict=True)]
-        return jnp.pad(array, more) if array.shape != size else array
+        widths = [(0, new - old) for old, new in zip(array.shape, padded_shape, strict=True)]
+        return jnp.pad(array, widths) if array.shape != padded_shape else array
 
-    return Weights(**{name: of_array(name) for name in sizes})
+    return Weights(**{name: pad(name) for name in padded_shapes})
 
 
-def _places(names: Vocabulary, most: Vocabulary) -> np.ndarray:
-    """Where each token of a prompt stands in the larger vocabulary."""
+def _padded_token_ids(own: Vocabulary, padded: Vocabulary) -> np.ndarray:
+    """Return the id of each prompt token in the padded vocabulary."""
     return np.concatenate(
         [
-            np.arange(names.subjects),
-            most.first_relation + np.arange(names.relations),
-            most.first_noise + np.arange(names.noise),
-            [most.eos],
+            np.arange(own.subjects),
+            padded.first_relation + np.arange(own.relations),
+            padded.first_noise + np.arange(own.noise),
+            [padded.eos],
         ]
     )
 
 
-def _longer(rows: Any, count: int) -> Any:
-    """So many rows: the last again and again."""
+def _repeat_last(rows: Any, count: int) -> Any:
+    """Extend an array to `count` rows by repeating its last row."""
     return rows[jnp.minimum(jnp.arange(count), rows.shape[0] - 1)]

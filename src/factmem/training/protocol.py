@@ -1,4 +1,4 @@
-"""The protocols of training: the paper's own, and the best that we know. Loads no jax."""
+"""Training protocols: the paper's, and the best one known. Importing this module loads no jax."""
 
 from dataclasses import dataclass, replace
 from math import inf
@@ -16,25 +16,25 @@ __all__ = [
     "MemoryProtocol",
     "Optimizer",
     "Protocol",
-    "Recipe",
     "Schedule",
+    "StepConfig",
 ]
 
 Optimizer = Literal["adam", "muon"]
 Schedule = Literal["constant", "cosine"]
 
-_MOST_STEPS = 2**30
-"""Steps are counted in 32 bits."""
+_MAX_STEPS = 2**30
+"""Steps are counted in int32."""
 
 
-class Recipe(NamedTuple):
-    """What is compiled into a step; all else is data."""
+class StepConfig(NamedTuple):
+    """The static part of a training step, which is compiled in; all other settings are data."""
 
     optimizer: Optimizer = "adam"
     schedule: Schedule = "constant"
     batch: int = 1024
-    evenly: bool = False
-    """Whether the facts of a batch are drawn evenly (`PromptDistribution.draw_facts_evenly`)."""
+    stratified: bool = False
+    """Whether the facts of a batch come from `PromptDistribution.draw_facts_stratified`."""
 
 
 @dataclass(frozen=True)
@@ -42,87 +42,99 @@ class Protocol:
     """How a transformer is trained, and what counts as success.
 
     Args:
-        learning_rates: a run for each, from the same start and on the same prompts; the best
-            one counts.
-        steps: of every run, at most.
-        batch: fresh prompts in every step.
-        evenly: whether their facts are drawn evenly, and not independently.
-        optimizer, schedule: see `optimizers`.
+        learning_rates: one run for each, from the same start and on the same prompts; the best
+            run counts.
+        steps: the maximum number of steps of a run.
+        batch: the number of fresh prompts in a step.
+        stratified: whether the facts of a batch are a stratified sample, not independent draws.
+        optimizer: "adam" or "muon".
+        schedule: "constant", or "cosine" decay to 0 at the last step.
         momentum: β1 of Adam, β of Muon.
-        memory: β2 of Adam.
-        checks: how often accuracy is measured, evenly spaced, besides once before the start.
-        prompts: on how many fixed prompts.
-        criterion: an accuracy above this is a success, and ends a run.
-        hopeless: pairs of a share of the steps and an accuracy: a run whose best accuracy is below
-            that after this share is ended, and one whose embeddings do not allow the criterion at
-            once. Nothing is ended so if there are none.
+        beta2: β2 of Adam.
+        checks: the number of evenly spaced accuracy checks, not counting the one before step 1.
+        test_prompts: the number of fixed prompts on which checks measure accuracy.
+        criterion: a run succeeds and ends when its accuracy is above this.
+        hopeless: pairs (fraction of the steps, minimum accuracy). A run ends early if its best
+            accuracy is below the minimum after that fraction, or, before the first step, if its
+            embeddings cannot reach the criterion. If empty, no run ends early.
 
     Raises:
-        FactmemError: numbers that make no protocol.
+        FactmemError: a value is out of range.
     """
 
     learning_rates: tuple[float, ...]
     steps: int = 2**14
     batch: int = 1024
-    evenly: bool = False
+    stratified: bool = False
     optimizer: Optimizer = "adam"
     schedule: Schedule = "constant"
     momentum: float = 0.9
-    memory: float = 0.999
+    beta2: float = 0.999
     checks: int = 128
-    prompts: int = 1024
+    test_prompts: int = 1024
     criterion: float = 0.99
     hopeless: tuple[tuple[float, float], ...] = ()
 
     def __post_init__(self) -> None:
         if not self.learning_rates:
-            raise FactmemError("a protocol has at least one learning rate")
+            raise FactmemError("a protocol needs at least one learning rate, got none")
         for rate in self.learning_rates:
-            if not 0 < rate < inf:
-                raise FactmemError(f"a learning rate is positive, not {rate}")
+            _check_learning_rate(rate)
         if not 1 <= self.checks <= self.steps:
-            raise FactmemError(f"{self.steps} steps cannot be checked {self.checks} times")
-        if self.steps > _MOST_STEPS:
-            raise FactmemError(f"a run has at most {_MOST_STEPS} steps, not {self.steps}")
-        if min(self.batch, self.prompts) < 1:
-            raise FactmemError("a batch holds at least one prompt")
-        if not (0 <= self.momentum < 1 and 0 <= self.memory < 1):
-            raise FactmemError("momentum and memory are at least 0 and less than 1")
+            raise FactmemError(
+                f"checks must be between 1 and the number of steps, got {self.checks} checks "
+                f"and {self.steps} steps"
+            )
+        if self.steps > _MAX_STEPS:
+            raise FactmemError(f"steps must be at most {_MAX_STEPS}, got {self.steps}")
+        for name in ("batch", "test_prompts"):
+            if getattr(self, name) < 1:
+                raise FactmemError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("momentum", "beta2"):
+            if not 0 <= getattr(self, name) < 1:
+                raise FactmemError(
+                    f"{name} must be at least 0 and less than 1, got {getattr(self, name)}"
+                )
         if not 0 < self.criterion < 1:
-            raise FactmemError(f"a criterion is an accuracy between 0 and 1, not {self.criterion}")
-        if not all(0 < share < 1 and 0 < least < 1 for share, least in self.hopeless):
-            raise FactmemError("hopeless are shares of the steps and accuracies between 0 and 1")
+            raise FactmemError(f"criterion must be between 0 and 1, got {self.criterion}")
+        for pair in self.hopeless:
+            if not all(0 < number < 1 for number in pair):
+                raise FactmemError(
+                    "hopeless must hold pairs (fraction of the steps, accuracy) between 0 and 1, "
+                    f"got {pair}"
+                )
 
     @property
-    def recipe(self) -> Recipe:
-        """What of it is compiled into a step."""
-        return Recipe(self.optimizer, self.schedule, self.batch, self.evenly)
+    def step_config(self) -> StepConfig:
+        """The part that is compiled into a step."""
+        return StepConfig(self.optimizer, self.schedule, self.batch, self.stratified)
 
     def steps_at(self, check: int) -> int:
-        """The steps done before a check; check 0 comes before all."""
+        """Return the number of steps done before a check; check 0 comes before the first step."""
         return check * self.steps // self.checks
 
     def is_hopeless(self, steps: int, best_accuracy: float) -> bool:
-        """Whether a run that has come no further after so many steps is ended."""
+        """Return whether a run with this best accuracy after so many steps is ended early."""
         return any(
-            steps >= share * self.steps and best_accuracy < least for share, least in self.hopeless
+            steps >= fraction * self.steps and best_accuracy < minimum
+            for fraction, minimum in self.hopeless
         )
 
 
 PAPER = Protocol(learning_rates=(1e-3, 3e-3, 1e-2))
-"""Figure 4: Adam at a constant rate, 2^14 steps of 1024 fresh prompts, three rates."""
+"""The paper's protocol: Adam at a constant rate, 2^14 steps of 1024 fresh prompts, three rates."""
 
 BEST = Protocol(
     learning_rates=(5e-2,),
     steps=2**15,
     optimizer="muon",
     schedule="cosine",
-    evenly=True,
+    stratified=True,
     momentum=0.95,
-    memory=0.99,
+    beta2=0.99,
 )
-"""The most facts within the prompts and the wall time of `PAPER`: one run by Muon whose rate falls
-as a cosine. How it was found stands in docs/training.md."""
+"""Stores the most facts within the prompts and the wall time of `PAPER`: one run of Muon with
+cosine decay. docs/training.md tells how it was found."""
 
 QUICK = replace(
     BEST,
@@ -130,22 +142,23 @@ QUICK = replace(
     batch=512,
     hopeless=((0.25, 0.5), (0.5, 0.85), (0.625, 0.93), (0.75, 0.97)),
 )
-"""For checks in seconds: `BEST` on a sixteenth of its prompts, ended early where nothing was ever
-stored (docs/training.md). Shapes of 1,500 to 6,000 parameters store more by it than by `PAPER`."""
+"""Takes seconds: `BEST` with a sixteenth of its prompts. Runs end early at accuracies from which no
+run recovered (docs/training.md). Shapes of 1,500 to 6,000 parameters store more facts with it than
+with `PAPER`."""
 
 
 @dataclass(frozen=True)
 class MemoryProtocol:
-    """How a memory is trained.
+    """How an associative memory is trained.
 
     Args:
-        learning_rate: Adam's, constant.
-        steps: at most so many, each on all associations.
-        checks: how often accuracy is measured, evenly spaced; a run ends at a success.
-        criterion: the accuracy that is a success.
+        learning_rate: Adam's learning rate, constant.
+        steps: the maximum number of full-batch steps.
+        checks: the number of evenly spaced accuracy checks; a run ends at the first success.
+        criterion: the accuracy that counts as success.
 
     Raises:
-        FactmemError: numbers that make no protocol.
+        FactmemError: a value is out of range.
     """
 
     learning_rate: float
@@ -154,21 +167,27 @@ class MemoryProtocol:
     criterion: float = 0.99
 
     def __post_init__(self) -> None:
-        if not 0 < self.learning_rate < inf:
-            raise FactmemError(f"a learning rate is positive, not {self.learning_rate}")
+        _check_learning_rate(self.learning_rate)
         if self.steps < 1 or self.checks < 1 or self.steps % self.checks:
             raise FactmemError(
-                f"{self.steps} steps cannot be checked {self.checks} times at equal distances"
+                f"steps must be a positive multiple of checks, got {self.steps} steps and "
+                f"{self.checks} checks"
             )
         if not 0 < self.criterion <= 1:
-            raise FactmemError(f"a criterion is an accuracy above 0, up to 1, not {self.criterion}")
+            raise FactmemError(f"criterion must be above 0 and at most 1, got {self.criterion}")
+
+
+def _check_learning_rate(rate: float) -> None:
+    if not 0 < rate < inf:
+        raise FactmemError(f"a learning rate must be positive and finite, got {rate}")
 
 
 LINEAR_PROTOCOL = MemoryProtocol(learning_rate=1000.0, steps=2**12)
-"""Figure 1 left. The rate of 1000 is no slip: cross-entropy wants large weights."""
+"""The paper's protocol for linear memories. A rate of 1000 is intended: low cross-entropy needs
+large weights."""
 
 MLP_PROTOCOL = MemoryProtocol(learning_rate=3e-2, steps=2**15)
-"""Figures 1 right and 6."""
+"""The paper's protocol for MLP memories."""
 
 QUICK_MLP_PROTOCOL = replace(MLP_PROTOCOL, steps=2**13)
-"""The same in a quarter of the steps."""
+"""`MLP_PROTOCOL` with a quarter of the steps."""

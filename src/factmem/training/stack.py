@@ -1,9 +1,9 @@
-"""The compiled part of training: many runs of one shape, step by step on shared prompts.
+"""The compiled part of training: a stack of runs of one shape, trained on shared prompts.
 
-A step samples one batch and gives it to every run of the stack in turn: only the batch is shared,
-so that a run goes through the same numbers whatever runs beside it, however it ends. On a CPU, runs
-one after the other stay in its caches and are faster than one program over all of them at once
-(docs/training.md has the figures); on an accelerator they go together.
+A step samples one batch and gives it to every run in turn. The runs share nothing but the batch, so
+the numbers of a run do not depend on the other runs. On a CPU, runs one after the other stay in the
+cache and are faster than one vectorized program (docs/training.md has the numbers); on an
+accelerator they are vectorized.
 """
 
 from functools import partial
@@ -15,149 +15,159 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from factmem.facts.prompts import PromptDistribution, Prompts
-from factmem.training.optimizers import Settings, learning_rate, transformation
-from factmem.training.protocol import Recipe
+from factmem.facts.prompts import PromptBatch, PromptDistribution
+from factmem.training.optimizers import (
+    Hyperparameters,
+    gradient_transformation,
+    scheduled_learning_rate,
+)
+from factmem.training.protocol import StepConfig
 from factmem.transformer.attention import TRAINING_TOLERANCE
 from factmem.transformer.model import Transformer, accuracy_from_logits, mean_cross_entropy
 
-__all__ = ["Scores", "Stack", "advance", "begin", "measure", "trained"]
+__all__ = ["Evaluation", "RunStack", "advance", "evaluate", "init_stack", "trainable_state"]
 
 
-class Stack(eqx.Module):
-    """IndependentTasks that are trained together. Every array has a leading axis of runs."""
+class RunStack(eqx.Module):
+    """Runs that are trained together. Every array has a leading axis of runs."""
 
     models: Transformer
-    optimizer: Any
-    """The state of `optimizers.transformation`."""
-    settings: Settings
+    optimizer_state: Any
+    """The state of `gradient_transformation`."""
+    hyperparameters: Hyperparameters
     answers: Int[Array, "runs facts"]
-    """Every run's own answers to the facts; the questions are the same for all."""
-    possible: Bool[Array, "runs answers"] | None = None
-    """Which answers there are; None if all are."""
+    """Every run's answers to the facts; subjects and relations are the same for all runs."""
+    answer_mask: Bool[Array, "runs answers"] | None = None
+    """Which answers are not padding; None if there is no padding."""
 
 
-class Scores(NamedTuple):
-    """How the runs of a stack do on given prompts."""
+class Evaluation(NamedTuple):
+    """Loss and accuracy of every run on given prompts."""
 
     loss: Float[Array, " runs"]
     accuracy: Float[Array, " runs"]
     finite: Bool[Array, " runs"]
-    """Whether the loss, all weights and all that the optimizer remembers are numbers."""
+    """Whether loss, weights and optimizer state are all finite."""
 
 
-@partial(jax.jit, static_argnames="recipe")
-def begin(
+@partial(jax.jit, static_argnames="config")
+def init_stack(
     models: Transformer,
-    settings: Settings,
+    hyperparameters: Hyperparameters,
     answers: Int[Array, "runs facts"],
-    recipe: Recipe,
-    possible: Bool[Array, "runs answers"] | None = None,
-) -> Stack:
-    """A stack before its first step."""
-    state = jax.vmap(lambda model, own: transformation(recipe.optimizer, own).init(model.weights))
-    return Stack(models, state(models, settings), settings, answers, possible)
+    config: StepConfig,
+    answer_mask: Bool[Array, "runs answers"] | None = None,
+) -> RunStack:
+    """Return a stack before its first step."""
+    init_optimizers = jax.vmap(
+        lambda model, own: gradient_transformation(config.optimizer, own).init(model.weights)
+    )
+    optimizer_state = init_optimizers(models, hyperparameters)
+    return RunStack(models, optimizer_state, hyperparameters, answers, answer_mask)
 
 
-@partial(jax.jit, static_argnames=("recipe", "together"))
+@partial(jax.jit, static_argnames=("config", "vectorize"))
 def advance(
-    stack: Stack,
-    asked: PromptDistribution,
-    key: Key[Array, ""],
-    first: Int[Array, ""],
+    stack: RunStack,
+    prompts: PromptDistribution,
+    first_step: Int[Array, ""],
     steps: Int[Array, ""],
-    alive: Bool[Array, " runs"],
-    recipe: Recipe,
-    together: bool = False,
-) -> Stack:
-    """Some steps further.
+    active: Bool[Array, " runs"],
+    config: StepConfig,
+    vectorize: bool = False,
+    *,
+    key: Key[Array, ""],
+) -> RunStack:
+    """Train the active runs for some steps.
 
     Args:
         stack: the runs.
-        asked: the questions, of which only the answers may differ from run to run.
-        key: of the batches: step t has the batch of `fold_in(key, t)`, whenever it is done.
-        first, steps: from which step, and how many; data, so that no number compiles anew.
-        alive: the runs to go on with; all others stay as they are, at no cost.
-        recipe: what a step does.
-        together: all runs in one program instead of one by one.
+        prompts: the prompt distribution; the answers are those of the stack.
+        first_step: the number of the first step; data, so it is not compiled in.
+        steps: the number of steps; data as well.
+        active: the runs to train; the others stay unchanged, at no cost.
+        config: the static part of a step.
+        vectorize: whether to vectorize over the runs instead of looping over them.
+        key: the key of the batches: step t uses `fold_in(key, t)`.
     """
-    step_each = _step_together if together else _step_one_by_one
+    step_runs = _step_vectorized if vectorize else _step_in_turn
 
     def step(number: Int[Array, ""], state: Any) -> Any:
-        batch_key = jr.fold_in(key, number)
-        prompts = asked.sample(batch_key, recipe.batch, form="counts", evenly=recipe.evenly)
+        step_key = jr.fold_in(key, number)
+        batch = prompts.sample_batch(
+            config.batch, form="counts", stratified=config.stratified, key=step_key
+        )
         # Converted once for all runs.
-        prompts = prompts._replace(content=prompts.content.astype(_dtype(stack)))
-        here = eqx.tree_at(trained, stack, state)
-        return step_each(partial(_step, prompts, number, recipe), here, alive)
+        batch = batch._replace(content=batch.content.astype(_dtype(stack)))
+        current = eqx.tree_at(trainable_state, stack, state)
+        return step_runs(partial(_step, batch, number, config), current, active)
 
-    state = jax.lax.fori_loop(first, first + steps, step, trained(stack))
-    return eqx.tree_at(trained, stack, state)
+    state = jax.lax.fori_loop(first_step, first_step + steps, step, trainable_state(stack))
+    return eqx.tree_at(trainable_state, stack, state)
 
 
-def trained(stack: Stack) -> tuple[Any, Any]:
-    """What steps change: the weights and the state of the optimizer."""
-    return stack.models.weights, stack.optimizer
+def trainable_state(stack: RunStack) -> tuple[Any, Any]:
+    """Return what steps change: the weights and the optimizer state."""
+    return stack.models.weights, stack.optimizer_state
 
 
 @jax.jit
-def measure(stack: Stack, prompts: Prompts) -> Scores:
-    """Loss, accuracy and health of every run."""
+def evaluate(stack: RunStack, batch: PromptBatch) -> Evaluation:
+    """Compute loss and accuracy of every run, and whether it is finite."""
 
-    def of_run(run: Stack) -> Scores:
-        logits, targets = _decoded(run, run.models, prompts)
-        loss, share = mean_cross_entropy(logits, targets), accuracy_from_logits(logits, targets)
-        parts = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(trained(run))]
-        return Scores(loss, share, jnp.isfinite(loss) & jnp.all(jnp.stack(parts)))
+    def evaluate_run(run: RunStack) -> Evaluation:
+        logits, targets = _logits_and_targets(run, run.models, batch)
+        loss, accuracy = mean_cross_entropy(logits, targets), accuracy_from_logits(logits, targets)
+        finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(trainable_state(run))]
+        return Evaluation(loss, accuracy, jnp.isfinite(loss) & jnp.all(jnp.stack(finite)))
 
-    return jax.lax.map(of_run, stack)
+    return jax.lax.map(evaluate_run, stack)
 
 
-def _decoded(
-    run: Stack, model: Transformer, prompts: Prompts, tolerance: float | None = None
+def _logits_and_targets(
+    run: RunStack, model: Transformer, batch: PromptBatch, tolerance: float | None = None
 ) -> tuple[Float[Array, "batch outputs"], Int[Array, " batch"]]:
-    """The logits of a run with these weights, and which of them should be the largest."""
-    logits = model.logits(prompts.content, tolerance=tolerance)
-    if run.possible is not None:
-        logits = jnp.where(run.possible[None, :], logits, -jnp.inf)
-    return logits, model.targets(run.answers[prompts.facts])
+    logits = model.logits(batch.content, tolerance=tolerance)
+    if run.answer_mask is not None:
+        logits = jnp.where(run.answer_mask[None, :], logits, -jnp.inf)
+    return logits, model.targets(run.answers[batch.fact_ids])
 
 
-def _step(prompts: Prompts, number: Int[Array, ""], recipe: Recipe, run: Stack) -> Any:
-    """What one run has trained after one more step."""
-    settings = run.settings
+def _step(batch: PromptBatch, number: Int[Array, ""], config: StepConfig, run: RunStack) -> Any:
+    """Return the trainable state of one run after one more step."""
     weights: Any = run.models.weights
 
     def loss(weights: Any) -> Float[Array, ""]:
         model = eqx.tree_at(lambda model: model.weights, run.models, weights)
-        return mean_cross_entropy(*_decoded(run, model, prompts, TRAINING_TOLERANCE))
+        return mean_cross_entropy(*_logits_and_targets(run, model, batch, TRAINING_TOLERANCE))
 
-    slope = jax.grad(loss)(weights)
-    # optax mixes its own float32 counters in; nothing else may promote types silently.
+    gradient = jax.grad(loss)(weights)
+    # optax mixes in float32 counters of its own; only here may types be promoted.
     with jax.numpy_dtype_promotion("standard"):
-        optimizer = transformation(recipe.optimizer, settings)
-        direction, state = optimizer.update(slope, run.optimizer, weights)
-    rate = learning_rate(settings, recipe.schedule, number.astype(_dtype(run)))
-    return jax.tree.map(lambda weight, to: weight - rate * to, weights, direction), state
+        optimizer = gradient_transformation(config.optimizer, run.hyperparameters)
+        direction, state = optimizer.update(gradient, run.optimizer_state, weights)
+    step = number.astype(_dtype(run))
+    rate = scheduled_learning_rate(run.hyperparameters, config.schedule, step)
+    return jax.tree.map(lambda weight, change: weight - rate * change, weights, direction), state
 
 
-def _step_one_by_one(step: Any, stack: Stack, alive: Bool[Array, " runs"]) -> Any:
-    order = jnp.argsort(~alive)  # stable: those alive first
+def _step_in_turn(step: Any, stack: RunStack, active: Bool[Array, " runs"]) -> Any:
+    order = jnp.argsort(~active)  # stable: active runs first
 
-    def next_run(place: Int[Array, ""], state: Any) -> Any:
-        number = order[place]
-        run = jax.tree.map(lambda leaf: leaf[number], eqx.tree_at(trained, stack, state))
-        return jax.tree.map(lambda leaf, new: leaf.at[number].set(new), state, step(run))
+    def step_run(position: Int[Array, ""], state: Any) -> Any:
+        index = order[position]
+        run = jax.tree.map(lambda leaf: leaf[index], eqx.tree_at(trainable_state, stack, state))
+        return jax.tree.map(lambda leaf, new: leaf.at[index].set(new), state, step(run))
 
-    return jax.lax.fori_loop(0, jnp.sum(alive), next_run, trained(stack))
-
-
-def _step_together(step: Any, stack: Stack, alive: Bool[Array, " runs"]) -> Any:
-    def kept(before: Array, after: Array) -> Array:
-        return jnp.where(alive.reshape(-1, *[1] * (before.ndim - 1)), after, before)
-
-    return jax.tree.map(kept, trained(stack), jax.vmap(step)(stack))
+    return jax.lax.fori_loop(0, jnp.sum(active), step_run, trainable_state(stack))
 
 
-def _dtype(stack: Stack) -> jnp.dtype:
+def _step_vectorized(step: Any, stack: RunStack, active: Bool[Array, " runs"]) -> Any:
+    def select(before: Array, after: Array) -> Array:
+        return jnp.where(active.reshape(-1, *[1] * (before.ndim - 1)), after, before)
+
+    return jax.tree.map(select, trainable_state(stack), jax.vmap(step)(stack))
+
+
+def _dtype(stack: RunStack) -> jnp.dtype:
     return stack.models.weights.query.dtype

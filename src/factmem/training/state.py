@@ -1,4 +1,4 @@
-"""Where a training is, at one of its checks; in memory and as a checkpoint keeps it."""
+"""The state of a training at a check, in memory and in a checkpoint."""
 
 from dataclasses import dataclass, replace
 from math import isfinite, nan
@@ -12,15 +12,15 @@ from jaxtyping import Array, Bool
 
 from factmem._core.errors import TensorFileError
 from factmem.training.protocol import Protocol
-from factmem.training.stack import Stack, trained
-from factmem.training.status import TrainingOutcome
+from factmem.training.stack import RunStack, trainable_state
+from factmem.training.status import TrainingStatus
 
-__all__ = ["Check", "Training"]
+__all__ = ["Check", "TrainingState"]
 
 
 @dataclass(frozen=True)
 class Check:
-    """A look at one run, on the protocol's fixed prompts: its loss is in nats."""
+    """The loss (in nats) and accuracy of one run on the protocol's test prompts."""
 
     steps: int
     loss: float
@@ -28,54 +28,56 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Training:
-    """Several runs at a check. Never changed, only replaced: an interruption finds a whole one.
+class TrainingState:
+    """The state of several runs at a check.
+
+    It is replaced and never modified, so an interruption leaves a consistent state.
 
     Args:
-        stack: the runs; those that have ended as they were then.
-        checks: of every run, so far.
-        outcomes: how it ended; None if it has not.
+        stack: the runs; those that have ended are as they were when they ended.
+        checks: for every run, the checks so far.
+        statuses: for every run, how it ended; None if it has not.
     """
 
-    stack: Stack
+    stack: RunStack
     checks: tuple[tuple[Check, ...], ...]
-    outcomes: tuple[TrainingOutcome | None, ...]
+    statuses: tuple[TrainingStatus | None, ...]
 
     @classmethod
-    def before(cls, stack: Stack) -> "Training":
-        """Before the first check."""
+    def initial(cls, stack: RunStack) -> "TrainingState":
+        """Return the state before the first check."""
         runs = stack.answers.shape[0]
         return cls(stack, ((),) * runs, (None,) * runs)
 
     @property
-    def alive(self) -> Bool[np.ndarray, " runs"]:
-        """The runs that have not ended."""
-        return np.array([outcome is None for outcome in self.outcomes])
+    def active(self) -> Bool[np.ndarray, " runs"]:
+        """Which runs have not ended."""
+        return np.array([status is None for status in self.statuses])
 
     @property
     def checks_done(self) -> int:
-        """The first comes before any step."""
+        """The number of checks done; the first comes before any step."""
         return max(len(checks) for checks in self.checks)
 
-    def after(
+    def after_check(
         self,
-        stack: Stack,
+        stack: RunStack,
         checks: tuple[Check, ...],
-        outcomes: tuple[TrainingOutcome | None, ...],
-    ) -> "Training":
-        """At the next check: what it showed of every run, and who has ended now."""
-        alive = self.alive
-        # What diverged goes back to where it was last seen well.
-        diverged = [outcome is TrainingOutcome.DIVERGED for outcome in outcomes]
-        return Training(
-            stack=_either(alive & diverged, self.stack, stack),
+        statuses: tuple[TrainingStatus | None, ...],
+    ) -> "TrainingState":
+        """Return the state after one more check of every run, some of which may end at it."""
+        active = self.active
+        # A diverged run goes back to the last check at which it was finite.
+        diverged = [status is TrainingStatus.DIVERGED for status in statuses]
+        return TrainingState(
+            stack=_select(active & diverged, self.stack, stack),
             checks=tuple(
-                (*before, check) if still else before
-                for before, check, still in zip(self.checks, checks, alive, strict=True)
+                (*before, check) if still_active else before
+                for before, check, still_active in zip(self.checks, checks, active, strict=True)
             ),
-            outcomes=tuple(
-                now if still else before
-                for before, now, still in zip(self.outcomes, outcomes, alive, strict=True)
+            statuses=tuple(
+                after if still_active else before
+                for before, after, still_active in zip(self.statuses, statuses, active, strict=True)
             ),
         )
 
@@ -83,60 +85,63 @@ class Training:
 
     @property
     def arrays(self) -> Any:
-        """What a checkpoint keeps of the stack."""
-        return trained(self.stack)
+        """The arrays of the stack that a checkpoint stores."""
+        return trainable_state(self.stack)
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """What it keeps besides, as JSON data: undefined losses are null."""
+        """The JSON data that a checkpoint stores; losses that are not finite become null."""
         return [
             {
-                "outcome": None if outcome is None else outcome.name,
+                "status": None if status is None else status.label,
                 "checks": [
                     [check.steps, check.loss if isfinite(check.loss) else None, check.accuracy]
                     for check in checks
                 ],
             }
-            for outcome, checks in zip(self.outcomes, self.checks, strict=True)
+            for status, checks in zip(self.statuses, self.checks, strict=True)
         ]
 
-    def restored(self, arrays: Any, records: Any, protocol: Protocol) -> "Training":
-        """The training that a checkpoint kept; `self` is the same one before it began.
+    def restore(self, arrays: Any, records: Any, protocol: Protocol) -> "TrainingState":
+        """Return the state stored in a checkpoint of the training whose initial state is `self`.
 
         Raises:
-            TensorFileError: records that are none of such a training.
+            TensorFileError: the records do not fit this training.
         """
         try:
             checks = tuple(tuple(_check(*entry) for entry in run["checks"]) for run in records)
-            names = [run["outcome"] for run in records]
-            ended = tuple(None if name is None else TrainingOutcome[name] for name in names)
+            labels = [run["status"] for run in records]
+            statuses = tuple(None if label is None else _STATUSES[label] for label in labels)
         except (KeyError, TypeError, ValueError):
-            checks, ended = (), ()
-        found = replace(self, checks=checks, outcomes=ended)
-        if len(checks) != len(self.checks) or not found._is_possible(protocol):
-            raise TensorFileError("the checkpoint is damaged: its records are of no such training")
-        return replace(found, stack=eqx.tree_at(trained, self.stack, arrays))
+            checks, statuses = (), ()
+        restored = replace(self, checks=checks, statuses=statuses)
+        if len(checks) != len(self.checks) or not restored._is_consistent(protocol):
+            raise TensorFileError("the checkpoint is damaged: its records do not fit this training")
+        return replace(restored, stack=eqx.tree_at(trainable_state, self.stack, arrays))
 
-    def _is_possible(self, protocol: Protocol) -> bool:
-        """Whether checks are where the protocol has them, and none is missing or too many."""
+    def _is_consistent(self, protocol: Protocol) -> bool:
+        """Return whether the checks are at the protocol's steps, none missing and none extra."""
         done = self.checks_done
         return done <= protocol.checks + 1 and all(
             [check.steps for check in checks] == [*map(protocol.steps_at, range(len(checks)))]
-            and (0 < len(checks) <= done if outcome else len(checks) == done > 0)
-            and (outcome is not None or done <= protocol.checks)
-            for checks, outcome in zip(self.checks, self.outcomes, strict=True)
+            and (0 < len(checks) <= done if status else len(checks) == done > 0)
+            and (status is not None or done <= protocol.checks)
+            for checks, status in zip(self.checks, self.statuses, strict=True)
         )
 
 
+_STATUSES = {status.label: status for status in TrainingStatus}
+
+
 def _check(steps: int, loss: float | None, accuracy: float) -> Check:
-    """A check as it stands in a checkpoint."""
+    """Convert a check from its JSON form."""
     return Check(int(steps), nan if loss is None else float(loss), float(accuracy))
 
 
-def _either(first: Bool[np.ndarray, " runs"], yes: Stack, no: Stack) -> Stack:
-    """For every run one of two stacks."""
+def _select(condition: Bool[np.ndarray, " runs"], yes: RunStack, no: RunStack) -> RunStack:
+    """Take every run from one of two stacks."""
 
-    def of_leaf(yes: Array, no: Array) -> Array:
-        return jnp.where(first.reshape(-1, *[1] * (yes.ndim - 1)), yes, no)
+    def select_leaf(yes: Array, no: Array) -> Array:
+        return jnp.where(condition.reshape(-1, *[1] * (yes.ndim - 1)), yes, no)
 
-    return jax.tree.map(of_leaf, yes, no) if first.any() else no
+    return jax.tree.map(select_leaf, yes, no) if condition.any() else no

@@ -1,15 +1,15 @@
 """How a training run ends."""
 
-from enum import Enum
+from factmem._core.result import Status
 
-__all__ = ["TrainingOutcome"]
+__all__ = ["TrainingStatus"]
 
 
-class TrainingOutcome(Enum):
-    """How a training run ended, as a sentence."""
+class TrainingStatus(Status):
+    """How a training run ended."""
 
-    REACHED = "The criterion was reached."
-    OVERTAKEN = "Another run of the same contest reached the criterion first."
-    HOPELESS = "It was so far from the criterion that it was ended early."
-    STEPS = "All steps were done without reaching the criterion."
+    CRITERION_REACHED = "The accuracy reached the criterion."
+    OVERTAKEN = "Another run of the same group reached the criterion first."
+    HOPELESS = "The accuracy was so far from the criterion that the run was ended early."
+    STEP_LIMIT = "All steps were done without reaching the criterion."
     DIVERGED = "The loss or the weights are no longer finite."
