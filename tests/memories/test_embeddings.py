@@ -45,7 +45,7 @@ def test_more_orthonormal_vectors_than_dimensions_are_rejected():
 @pytest.mark.parametrize("draw", [sphere, gaussian, orthonormal])
 def test_zero_vectors_are_rejected(draw):
     with pytest.raises(FactmemError, match="must be at least 1"):
-        draw(jr.key(0), 0, 4)
+        draw(0, 4, key=jr.key(0))
 
 
 @pytest.mark.parametrize("count", [2, 7, 300])

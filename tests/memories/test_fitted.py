@@ -1,5 +1,7 @@
 """Fitted MLP memories below and above their capacity."""
 
+from functools import cache
+
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -25,9 +27,15 @@ PAIRS = Associations.draw(100, 16, target="permutation", key=jr.key(0))
 WIDTHS = {fitted_features: 48, fitted_relu: 20, fitted_bilinear: 12}
 
 
+@cache
+def fit_pairs(fit):
+    """Fit PAIRS with a sufficient width, once for all tests."""
+    return fit(PAIRS, WIDTHS[fit], key=jr.key(1))
+
+
 @pytest.mark.parametrize("fit", WIDTHS)
 def test_recalls_all_associations_with_16_bit_weights(fit):
-    result = fit(jr.key(1), PAIRS, WIDTHS[fit])
+    result = fit_pairs(fit)
     assert result.complete
     assert result.model.score(PAIRS).accuracy == 1
     quantized = rounded(result.model, 16)
@@ -39,14 +47,14 @@ def test_recalls_all_associations_with_16_bit_weights(fit):
 
 
 def test_readout_of_random_features_has_margin_one():
-    result = fitted_features(PAIRS, WIDTHS[fitted_features], key=jr.key(1))
+    result = fit_pairs(fitted_features)
     assert result.status is FitStatus.CONVERGED
     assert result.model.score(PAIRS).min_margin == pytest.approx(1, abs=0.02)
 
 
 def test_weights_are_normalized():
     """Weights have root mean square 1 at the end of a fit."""
-    memory = fitted_bilinear(PAIRS, WIDTHS[fitted_bilinear], key=jr.key(1)).model
+    memory = fit_pairs(fitted_bilinear).model
     assert isinstance(memory, BilinearMemory)
     for weights in (memory.left, memory.right, memory.out):
         assert np.sqrt(np.mean(np.asarray(weights) ** 2)) == pytest.approx(1, rel=1e-5)
@@ -54,7 +62,7 @@ def test_weights_are_normalized():
 
 @pytest.mark.parametrize("fit", [fitted_relu, fitted_bilinear])
 def test_convex_start(fit):
-    result = fit(jr.key(1), PAIRS, WIDTHS[fit], start="convex")
+    result = fit(PAIRS, WIDTHS[fit], start="convex", key=jr.key(1))
     assert result.complete
     assert result.model.score(PAIRS).accuracy == 1
 
@@ -84,19 +92,19 @@ def test_progress_counts_the_steps_of_all_stages():
 
 
 def test_features_are_not_fitted():
-    result = fitted_features(PAIRS, 48, key=jr.key(1))
+    result = fit_pairs(fitted_features)
     assert isinstance(result.model, MLPMemory)
     np.testing.assert_array_equal(result.model.into, jr.normal(jr.key(1), (48, 16)))
 
 
 def test_outputs_match_the_formulas():
     key = np.asarray(PAIRS.keys[0], float)
-    bilinear = fitted_bilinear(PAIRS, 12, key=jr.key(1)).model
+    bilinear = fit_pairs(fitted_bilinear).model
     assert isinstance(bilinear, BilinearMemory)
     left, right, out = (np.asarray(a, float) for a in (bilinear.left, bilinear.right, bilinear.out))
     expected = sum((left[i] @ key) * (right[i] @ key) * out[i] for i in range(12))
     np.testing.assert_allclose(bilinear(PAIRS.keys[0]), expected, rtol=1e-3, atol=1e-3)
-    relu = fitted_relu(PAIRS, 20, key=jr.key(1)).model
+    relu = fit_pairs(fitted_relu).model
     assert isinstance(relu, MLPMemory)
     into, out = np.asarray(relu.into, float), np.asarray(relu.out, float)
     expected = sum(max(0.0, into[i] @ key) * out[i] for i in range(20))
@@ -128,7 +136,7 @@ def test_1024_associations_at_d_64_in_fewer_than_4100_parameters(seed, width):
 @pytest.mark.parametrize("fit", WIDTHS)
 def test_zero_width_is_rejected(fit):
     with pytest.raises(FactmemError, match="width must be at least 1"):
-        fit(jr.key(0), PAIRS, 0)
+        fit(PAIRS, 0, key=jr.key(0))
 
 
 def test_stage_loss_matches_its_definition():
@@ -172,7 +180,7 @@ def test_unknown_start_is_rejected():
 
 
 def test_metrics_are_json_data():
-    result = fitted_features(PAIRS, 48, key=jr.key(1))
+    result = fit_pairs(fitted_features)
     assert result.metrics == {
         "complete": True,
         "iterations": result.iterations,
