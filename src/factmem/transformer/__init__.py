@@ -1,6 +1,6 @@
-"""The one-layer transformer: its two conventions, its two forms of attention, its files.
+"""The one-layer transformer: model, attention, constructions, compiler, certificate and files.
 
-The names stand in `__init__.pyi`.
+The public names are listed in `__init__.pyi`.
 """
 
 import lazy_loader

@@ -1,7 +1,7 @@
-"""Attention as the equations have it, position by position: the form to read and to check against.
+"""Reference implementation of attention, position by position, as in the paper's equations.
 
-Nothing here is fast. The form over token counts in `attention.py` has the same meaning and is used
-everywhere else.
+It is slow. All other code uses the form over token counts in `attention.py`, which computes the
+same function; tests compare the two.
 """
 
 import jax
@@ -16,17 +16,18 @@ __all__ = ["attend_by_position", "dense_logits"]
 def attend_by_position(
     scores: Float[Array, " length"], values: Float[Array, "length head_dim"]
 ) -> Float[Array, " head_dim"]:
-    """Σ_t softmax(scores)_t · values_t for one prompt and one head.
+    """Compute Σ_t softmax(scores)_t · values_t for one prompt and one head.
 
-    Values are measured from that of the strongest position. This changes nothing in exact
-    arithmetic, and keeps the digits of the gradient when one position takes nearly everything.
+    Values are taken relative to the value of the strongest position. In exact arithmetic this
+    changes nothing; in floating point it keeps the gradient accurate when one position gets nearly
+    all attention.
     """
     strongest = values[jnp.argmax(scores)]
     return strongest + jax.nn.softmax(scores) @ (values - strongest[None, :])
 
 
 def dense_logits(model: Transformer, tokens: Int[Array, " length"]) -> Float[Array, " outputs"]:
-    """The logits of one prompt, from its tokens in their places.
+    """Compute the logits of one prompt from its token sequence.
 
     attn(X; K, Q, V) = V Xᵀ softmax(X Kᵀ Q x_T)
     F_MHSA(X) = Σ_h O_hᵀ attn(X; K_h, Q_h, V_h)
@@ -34,11 +35,11 @@ def dense_logits(model: Transformer, tokens: Int[Array, " length"]) -> Float[Arr
     x = model.embeddings.tokens[tokens]
     weights = model.weights
 
-    def head(query: Array, key: Array, value: Array, output: Array) -> Array:
+    def head_output(query: Array, key: Array, value: Array, output: Array) -> Array:
         scores = (x @ key.T) @ (query @ x[-1]) * model.score_scale
         return output.T @ attend_by_position(scores, x @ value.T)
 
     with jax.default_matmul_precision("highest"):
-        heads = jax.vmap(head)(weights.query, weights.key, weights.value, weights.output)
-        attended = jnp.sum(heads, axis=0)
-        return model.embeddings.outputs @ model.with_mlp(attended)
+        outputs = jax.vmap(head_output)(weights.query, weights.key, weights.value, weights.output)
+        attention = jnp.sum(outputs, axis=0)
+        return model.embeddings.outputs @ model.add_mlp(attention)

@@ -1,14 +1,12 @@
-"""The one-layer transformer of the paper: attention, then an MLP beside a skip connection.
+"""The one-layer transformer of the paper: attention, then an MLP with a skip connection.
 
     F_MHSA(X) = Σ_h O_hᵀ V_h Xᵀ softmax(X K_hᵀ Q_h x_T)
-    F_TF(X)   = F_MHSA(X) + V_mᵀ σ(W F_MHSA(X) + b)        (no bias b in the theorems)
+    F_TF(X)   = F_MHSA(X) + V_mᵀ σ(W F_MHSA(X) + b)        (no bias in the theorems)
     prediction = argmax over outputs of φ(z)ᵀ F_TF(X)
 
-There is no skip around attention and no LayerNorm.
+There is no skip connection around attention and no LayerNorm.
 """
 
-import operator
-from dataclasses import dataclass
 from functools import partial
 
 import equinox as eqx
@@ -24,11 +22,11 @@ from factmem.facts.vocabulary import Vocabulary
 from factmem.memories.activations import Activation, Relu
 from factmem.memories.embeddings import gaussian, sphere
 from factmem.transformer.attention import attend
-from factmem.transformer.convention import EXPERIMENTS, Convention
+from factmem.transformer.convention import EXPERIMENT_CONVENTION, Convention
+from factmem.transformer.shape import Shape
 
 __all__ = [
     "Embeddings",
-    "Shape",
     "Transformer",
     "Weights",
     "accuracy",
@@ -40,38 +38,8 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class Shape:
-    """The size (d, H, d_h, m) of a transformer.
-
-    Args:
-        dim: d, the dimension of embeddings.
-        heads: H.
-        head_dim: d_h.
-        width: m, hidden neurons of the MLP; 0 is attention only.
-    """
-
-    dim: int
-    heads: int
-    head_dim: int
-    width: int = 0
-
-    def __post_init__(self) -> None:
-        least = {"dim": 1, "heads": 1, "head_dim": 1, "width": 0}
-        for name, smallest in least.items():
-            size = operator.index(getattr(self, name))
-            object.__setattr__(self, name, size)
-            if size < smallest:
-                raise FactmemError(f"a transformer's {name} is at least {smallest}, not {size}")
-
-    @property
-    def parameters(self) -> int:
-        """4·H·d·d_h + 2·m·d, as the paper counts: without biases and without embeddings."""
-        return 4 * self.heads * self.dim * self.head_dim + 2 * self.width * self.dim
-
-
 class Weights(eqx.Module):
-    """What is trained or constructed. Rows of `mlp_in` and `mlp_out` belong to hidden neurons."""
+    """The trained or constructed weights. Row i of `mlp_in` and `mlp_out` is hidden neuron i."""
 
     query: Float[Array, "heads head_dim dim"]
     key: Float[Array, "heads head_dim dim"]
@@ -83,45 +51,58 @@ class Weights(eqx.Module):
 
 
 class Embeddings(eqx.Module):
-    """The vectors of the tokens, given and frozen: nothing differentiates them unless asked to.
+    """The frozen embedding vectors of tokens and answers.
 
-    `answers` is None where one table serves input and output; its rows are then the vocabulary's
-    tokens, answers last.
+    `answers` is None if one table serves inputs and outputs; the rows of `tokens` are then the
+    whole vocabulary, answers last.
     """
 
     tokens: Float[Array, "tokens dim"]
     answers: Float[Array, "answers dim"] | None
 
     @property
+    def dim(self) -> int:
+        """The embedding dimension d."""
+        return self.tokens.shape[-1]
+
+    @property
     def outputs(self) -> Float[Array, "outputs dim"]:
-        """The table over which a prediction is decoded."""
+        """The table over which predictions are decoded."""
         return self.tokens if self.answers is None else self.answers
 
     @classmethod
     def draw(
-        cls, key: Key[Array, ""], dim: int, vocabulary: Vocabulary, convention: Convention
+        cls,
+        dim: int,
+        vocabulary: Vocabulary,
+        convention: Convention = EXPERIMENT_CONVENTION,
+        *,
+        key: Key[Array, ""],
     ) -> "Embeddings":
-        """Random tables as the convention has them."""
+        """Draw random tables from the convention's distribution."""
         draw = {"sphere": sphere, "gaussian": gaussian}[convention.embedding]
         token_key, answer_key = jr.split(key)
         if convention.shared_table:
-            return cls(draw(token_key, vocabulary.size, dim), None)
+            return cls(draw(vocabulary.size, dim, key=token_key), None)
         return cls(
-            draw(token_key, vocabulary.prompt_tokens, dim),
-            draw(answer_key, vocabulary.answers, dim),
+            draw(vocabulary.prompt_tokens, dim, key=token_key),
+            draw(vocabulary.answers, dim, key=answer_key),
         )
 
 
 class Transformer(eqx.Module):
-    """A one-layer transformer that answers questions about facts.
+    """A one-layer transformer that recalls facts.
 
-    Calls take a batch of token counts [batch, prompt_tokens], for one matrix product attends for
-    all of them (`attention.py`); `dense.py` has the same model prompt by prompt.
+    Methods take a batch of token counts [batch, prompt_tokens]: attention over counts is one matrix
+    product (`attention.py`). `dense.py` computes the same logits prompt by prompt.
 
     Args:
-        weights: trained or constructed.
-        embeddings: given.
-        shape, vocabulary, convention, activation: what they mean.
+        weights: trained or constructed weights.
+        embeddings: frozen embedding tables.
+        shape: sizes d, H, d_h and m.
+        vocabulary: tokens and answers.
+        convention: of the paper's theorems or experiments.
+        activation: σ of the MLP.
 
     Raises:
         FactmemError: an array has the wrong shape.
@@ -129,10 +110,11 @@ class Transformer(eqx.Module):
     Examples:
         >>> import jax.random as jr
         >>> from factmem.facts import FactTable, PromptDistribution
-        >>> asked = PromptDistribution.of(FactTable.random(16, 4, 8))
-        >>> model = Transformer.draw(jr.key(0), Shape(32, 4, 8, width=32), asked.vocabulary)
-        >>> prompts = asked.sample(jr.key(1), 10, form="counts")
-        >>> model.logits(prompts.content).shape, model.shape.parameters
+        >>> prompts = PromptDistribution.from_table(FactTable.random(16, 4, 8))
+        >>> shape = Shape(32, 4, 8, width=32)
+        >>> model = Transformer.draw(shape, prompts.vocabulary, key=jr.key(0))
+        >>> batch = prompts.sample_batch(10, form="counts", key=jr.key(1))
+        >>> model.logits(batch.content).shape, model.shape.parameters
         ((10, 32), 6144)
     """
 
@@ -140,51 +122,64 @@ class Transformer(eqx.Module):
     embeddings: Embeddings
     shape: Shape = eqx.field(static=True)
     vocabulary: Vocabulary = eqx.field(static=True)
-    convention: Convention = eqx.field(static=True, default=EXPERIMENTS)
+    convention: Convention = eqx.field(static=True, default=EXPERIMENT_CONVENTION)
     activation: Activation = eqx.field(static=True, default=Relu())
 
     def __check_init__(self) -> None:
         expected = array_shapes(self.shape, self.vocabulary, self.convention)
         for part in ("weights", "embeddings"):
             for name, shape in expected[part].items():
-                found = getattr(getattr(self, part), name)
-                found = None if found is None else found.shape
-                if found != shape:
-                    raise FactmemError(f"{part}.{name} has the shape {found} instead of {shape}")
+                array = getattr(getattr(self, part), name)
+                actual = None if array is None else array.shape
+                if actual != shape:
+                    raise FactmemError(f"{part}.{name} must have shape {shape}, got {actual}")
 
     @classmethod
     def draw(
         cls,
-        key: Key[Array, ""],
         shape: Shape,
         vocabulary: Vocabulary,
-        convention: Convention = EXPERIMENTS,
+        convention: Convention = EXPERIMENT_CONVENTION,
         activation: Activation = Relu(),
+        *,
+        key: Key[Array, ""],
     ) -> "Transformer":
-        """A random transformer, as the authors' experiments start.
+        """Draw a random transformer, initialized as in the authors' experiments.
 
-        Queries, keys and values have entries N(0, 1/d_h), outputs N(0, 1/d); the MLP has the
-        truncated normal entries of LeCun's rule and a bias of 0.
+        Query, key and value entries are N(0, 1/d_h), output entries N(0, 1/d). MLP weights are
+        truncated normal with LeCun scaling, MLP biases 0.
         """
-        weight_key, embedding_key = jr.split(key)
+        weight_key, _ = jr.split(key)
         return cls(
-            draw_weights(weight_key, shape, convention),
-            Embeddings.draw(embedding_key, shape.dim, vocabulary, convention),
+            draw_weights(shape, convention, key=weight_key),
+            cls.draw_embeddings(shape.dim, vocabulary, convention, key=key),
             shape,
             vocabulary,
             convention,
             activation,
         )
 
+    @staticmethod
+    def draw_embeddings(
+        dim: int,
+        vocabulary: Vocabulary,
+        convention: Convention = EXPERIMENT_CONVENTION,
+        *,
+        key: Key[Array, ""],
+    ) -> Embeddings:
+        """Draw the embeddings of `Transformer.draw` for the same key, without its weights."""
+        _, embedding_key = jr.split(key)
+        return Embeddings.draw(dim, vocabulary, convention, key=embedding_key)
+
     # ---- the forward pass ----------------------------------------------------------------------
 
     @property
     def score_scale(self) -> float:
-        """What scores are multiplied by: 1, or 1/√d_h in the experiments' convention."""
+        """The factor of the scores: 1/√d_h if the convention scales them, else 1."""
         return self.shape.head_dim**-0.5 if self.convention.scaled_scores else 1.0
 
     def scores(self) -> Float[Array, "prompt_tokens heads"]:
-        """s_h(z) = φ(z)ᵀ K_hᵀ Q_h φ(EOS): every head's score of every token, in nats."""
+        """Compute the scores s_h(z) = φ(z)ᵀ K_hᵀ Q_h φ(EOS) of all tokens and heads, in nats."""
         tokens = self._prompt_embeddings
         with _full_precision():
             queries = jnp.einsum("hkd,d->hk", self.weights.query, tokens[-1])
@@ -192,61 +187,61 @@ class Transformer(eqx.Module):
             return tokens @ directions * self.score_scale
 
     def values(self) -> Float[Array, "prompt_tokens heads head_dim"]:
-        """V_h φ(z): what every head would read from every token."""
+        """Compute V_h φ(z), the value of every token in every head."""
         with _full_precision():
             return jnp.einsum("zd,hkd->zhk", self._prompt_embeddings, self.weights.value)
 
     def attention(
         self, counts: Num[Array, "batch tokens"], *, tolerance: float | None = None
     ) -> Float[Array, "batch dim"]:
-        """F_MHSA: what the heads together write. `attend` explains the tolerance."""
+        """Compute F_MHSA, the sum of the heads' outputs. See `attend` for `tolerance`."""
         attended = attend(counts, self.scores(), self.values(), tolerance=tolerance)
         with _full_precision():
             return jnp.einsum("bhk,hkd->bd", attended, self.weights.output)
 
-    def with_mlp(self, x: Float[Array, "*batch dim"]) -> Float[Array, "*batch dim"]:
-        """x + F_MLP(x), or x alone in a transformer of width 0."""
+    def add_mlp(self, x: Float[Array, "*batch dim"]) -> Float[Array, "*batch dim"]:
+        """Return x + F_MLP(x), or x if there is no MLP."""
         if self.shape.width == 0:
             return x
         with _full_precision():
             hidden = x @ self.weights.mlp_in.T
             if self.weights.mlp_bias is not None:
-                # Written out: x may be one vector or a batch, and ranks are not promoted silently.
+                # Explicit, because x may be a vector or a batch and tests forbid rank promotion.
                 hidden = hidden + jnp.broadcast_to(self.weights.mlp_bias, hidden.shape)
             return x + self.activation(hidden) @ self.weights.mlp_out
 
     def __call__(
         self, counts: Num[Array, "batch tokens"], *, tolerance: float | None = None
     ) -> Float[Array, "batch dim"]:
-        """F_TF: what stands at the last position before it is decoded."""
-        return self.with_mlp(self.attention(counts, tolerance=tolerance))
+        """Compute F_TF, the output at the last position before decoding."""
+        return self.add_mlp(self.attention(counts, tolerance=tolerance))
 
     def logits(
         self, counts: Num[Array, "batch tokens"], *, tolerance: float | None = None
     ) -> Float[Array, "batch outputs"]:
-        """φ(z)ᵀ F_TF for every output."""
+        """Compute φ(z)ᵀ F_TF for every output z."""
         with _full_precision():
             return self(counts, tolerance=tolerance) @ self.embeddings.outputs.T
 
     def targets(self, answers: Int[Array, " batch"]) -> Int[Array, " batch"]:
-        """Where answers stand among the outputs."""
+        """Return the output ids of answer ids."""
         return answers + (self.vocabulary.first_answer if self.convention.shared_table else 0)
 
-    # ---- looking at the weights ----------------------------------------------------------------
+    # ---- properties of the weights -------------------------------------------------------------
 
     @property
     def W_OV(self) -> Float[Array, "heads dim dim"]:
-        """O_hᵀ V_h: what every head writes for what it reads."""
+        """O_hᵀ V_h of every head."""
         return jnp.einsum("hki,hkj->hij", self.weights.output, self.weights.value)
 
     @property
     def W_KQ(self) -> Float[Array, "heads dim dim"]:
-        """K_hᵀ Q_h, without the scale of the scores."""
+        """K_hᵀ Q_h of every head, without the score scale."""
         return jnp.einsum("hki,hkj->hij", self.weights.key, self.weights.query)
 
     @property
     def stored_numbers(self) -> int:
-        """Every number of the model, biases and embedding tables included."""
+        """The number of entries of all arrays, biases and embedding tables included."""
         return sum(leaf.size for leaf in jax.tree.leaves((self.weights, self.embeddings)))
 
     @property
@@ -255,9 +250,9 @@ class Transformer(eqx.Module):
 
 
 def draw_weights(
-    key: Key[Array, ""], shape: Shape, convention: Convention = EXPERIMENTS
+    shape: Shape, convention: Convention = EXPERIMENT_CONVENTION, *, key: Key[Array, ""]
 ) -> Weights:
-    """Random weights as the authors' experiments start; see `Transformer.draw`."""
+    """Draw random weights, initialized as in `Transformer.draw`."""
     q, k, v, o, w_in, w_out = jr.split(key, 6)
     per_head = (shape.heads, shape.head_dim, shape.dim)
     return Weights(
@@ -278,13 +273,13 @@ def cross_entropy(
     *,
     tolerance: float | None = None,
 ) -> Float[Array, ""]:
-    """The mean cross-entropy of the answers, in nats.
+    """Compute the mean cross-entropy of the answers, in nats.
 
     Args:
-        model: what answers.
-        counts: the prompts' token counts.
-        answers: the right answers, as ids from 0.
-        tolerance: of the score gradients (see `attend`); `TRAINING_TOLERANCE` when training.
+        model: the transformer.
+        counts: token counts of the prompts.
+        answers: ids of the correct answers.
+        tolerance: for score gradients, see `attend`; training uses `TRAINING_TOLERANCE`.
     """
     return mean_cross_entropy(model.logits(counts, tolerance=tolerance), model.targets(answers))
 
@@ -292,41 +287,41 @@ def cross_entropy(
 def accuracy(
     model: Transformer, counts: Num[Array, "batch tokens"], answers: Int[Array, " batch"]
 ) -> Float[Array, ""]:
-    """The share of prompts whose most likely output is the answer; NaN is no output."""
+    """Compute the fraction of prompts whose largest logit is the answer; NaN counts as wrong."""
     return accuracy_from_logits(model.logits(counts), model.targets(answers))
 
 
 def mean_cross_entropy(
     logits: Float[Array, "batch outputs"], targets: Int[Array, " batch"]
 ) -> Float[Array, ""]:
-    """Of the right outputs, in nats."""
+    """Compute the mean cross-entropy of the targets, in nats."""
     return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(logits, targets))
 
 
 def accuracy_from_logits(
     logits: Float[Array, "batch outputs"], targets: Int[Array, " batch"]
 ) -> Float[Array, ""]:
-    """The share of rows whose largest logit is the target's; NaN is no logit."""
-    right = jnp.argmax(logits, axis=1) == targets
-    return jnp.mean(right & ~jnp.isnan(logits).any(axis=1))
+    """Compute the fraction of rows whose largest logit is the target's; NaN counts as wrong."""
+    correct = jnp.argmax(logits, axis=1) == targets
+    return jnp.mean(correct & ~jnp.isnan(logits).any(axis=1))
 
 
-# An accelerator may round the inputs of products to 10 bits, which at 100 nats is 0.1 in a score.
+# Accelerators may round the inputs of a matrix product to 10 bits: 0.1 in a score of 100 nats.
 _full_precision = partial(jax.default_matmul_precision, "highest")
 
 
 def _lecun(
     key: Key[Array, ""], shape: tuple[int, int], fan_in: int
 ) -> Float[Array, "rows columns"]:
-    """Normal entries cut off at two standard deviations, scaled to the variance 1/fan_in."""
-    spread_when_cut = 0.87962566103423978
-    return truncated_normal(key, -2.0, 2.0, shape) * (max(fan_in, 1) ** -0.5 / spread_when_cut)
+    """Draw normal entries truncated at two standard deviations, with variance 1/fan_in."""
+    truncated_std = 0.87962566103423978
+    return truncated_normal(key, -2.0, 2.0, shape) * (max(fan_in, 1) ** -0.5 / truncated_std)
 
 
 def array_shapes(
     shape: Shape, vocabulary: Vocabulary, convention: Convention
 ) -> dict[str, dict[str, tuple[int, ...] | None]]:
-    """The shape of every array of a transformer; None for those that its convention lacks."""
+    """Return the shape of every array of a transformer; None if the convention lacks it."""
     per_head = (shape.heads, shape.head_dim, shape.dim)
     per_neuron = (shape.width, shape.dim)
     shared = convention.shared_table

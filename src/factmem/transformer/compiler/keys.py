@@ -1,15 +1,15 @@
 """Keys for the compiler: which token every head reads for every fact.
 
-A head may read any tokens, subjects and relations alike, as long as every noise token scores below
-EOS. Of subject, relation and EOS it then reads the one with the highest score: a known token for
-every fact, whatever the noise. So a key is free within a cone, and which of its facts a head can
-tell apart depends on where in the cone it lies. Keys are chosen in three steps:
+A head may read subjects and relations, as long as every noise token scores below EOS. Of subject,
+relation and EOS it reads the one with the highest score: a known token for every fact, whatever the
+noise. So a key can be anywhere in a cone, and its position determines which facts the head
+distinguishes. Keys are chosen in three steps:
 
-1. Many candidates: the nearest points of the cone to random sums of tokens.
-2. Of them as many as there are heads, so that facts with different answers are read differently by
-   as many heads as possible: one after the other the candidate that helps most, then exchanges.
-3. Each is moved to the middle of its cell, the set of keys that read the same, where the scores
-   that decide are as far apart as they can be.
+1. Many candidates: the points of the cone that are closest to random sums of tokens.
+2. A selection of one candidate per head, such that as many heads as possible distinguish facts with
+   different answers: greedily, then by exchanges.
+3. Each selected key moves to the center of its cell, the set of keys that read the same tokens,
+   where the smallest gap between scores is as large as possible.
 
 Steps 1 and 3 are least-distance problems with linear inequalities, solved exactly as non-negative
 least squares (Lawson and Hanson, 1974).
@@ -28,43 +28,45 @@ __all__ = ["choose_keys", "nearest_key", "widest_key"]
 _CANDIDATES = 2000
 _PAIRS = 10_000
 _DECAY = 1.0
-"""A pair of facts that h heads read differently counts exp(−h · decay)."""
-_EXCHANGES = 2
-_REPAIRS = 3000
+"""The weight of a pair of facts that h heads distinguish is exp(−h · decay)."""
+_EXCHANGES_PER_HEAD = 2
+_MAX_REPAIRS = 3000
 
 
 def choose_keys(
-    rng: np.random.Generator,
     tokens: Float[np.ndarray, "prompt_tokens dim"],
-    asked: PromptDistribution,
+    prompts: PromptDistribution,
     heads: int,
+    *,
+    rng: np.random.Generator,
 ) -> Float[np.ndarray, "heads dim"]:
-    """Unit keys under which every noise token scores below EOS and facts are read differently.
+    """Choose unit keys that score noise below EOS and distinguish facts with different answers.
 
     Args:
-        rng: randomness of the candidates.
         tokens: φ, EOS last.
-        asked: the facts and their tokens.
-        heads: how many keys.
+        prompts: the facts and their tokens.
+        heads: number of keys.
+        rng: random numbers for the candidates.
 
     Raises:
-        FactmemError: EOS cannot be put above all noise, or facts with different answers are read
-            alike by every head.
+        FactmemError: no key scores EOS above all noise, or every head reads the same tokens for
+            facts with different answers.
     """
-    names, count = asked.vocabulary, max(_CANDIDATES, 3 * heads)
-    content, subjects = np.arange(names.first_noise), names.subjects
-    pools = ([content], [content[:subjects], content[subjects:]])  # both kinds, or one of them
+    vocabulary, count = prompts.vocabulary, max(_CANDIDATES, 3 * heads)
+    content, subjects = np.arange(vocabulary.first_noise), vocabulary.subjects
+    # First keys that may read subjects and relations, then keys for one kind each.
+    pools = ([content], [content[:subjects], content[subjects:]])
     for kinds in pools:
         candidates = np.concatenate(
-            [_candidates(rng, tokens, kind, count // len(kinds)) for kind in kinds]
+            [_candidates(tokens, kind, count // len(kinds), rng=rng) for kind in kinds]
         )
-        read = tokens_read(tokens @ candidates.T, asked.known_tokens())
-        chosen = _chosen(rng, read, asked, heads)
-        if chosen is not None:
-            return np.stack([_centerd(key, tokens, asked) for key in candidates[chosen]])
+        read = tokens_read(tokens @ candidates.T, prompts.known_tokens())
+        selected = _select(read, prompts, heads, rng=rng)
+        if selected is not None:
+            return np.stack([_center_in_cell(key, tokens, prompts) for key in candidates[selected]])
     raise FactmemError(
-        f"each choice of {heads} keys that was tried reads some facts exactly as others with "
-        f"different answers; more heads or a larger d would tell them apart"
+        f"no choice of {heads} keys distinguishes all facts with different answers; use more heads "
+        "or a larger dim"
     )
 
 
@@ -72,189 +74,195 @@ def choose_keys(
 
 
 def _candidates(
-    rng: np.random.Generator,
     tokens: Float[np.ndarray, "prompt_tokens dim"],
-    wanted: Int[np.ndarray, " wanted"],
+    readable: Int[np.ndarray, " readable"],
     count: int,
+    *,
+    rng: np.random.Generator,
 ) -> Float[np.ndarray, "candidates dim"]:
-    """Unit keys with EOS above all tokens that are not wanted, and below many that are.
+    """Draw unit keys with EOS above all tokens that are not readable, and below many that are.
 
-    The first wish is a random sum of tokens. Those that the nearest key scores highest are the next
-    wish, a few times over.
+    The first target of a key is a random sum of readable tokens. The sum of the tokens that score
+    highest under the nearest key is the next target, up to four times.
     """
-    apart = tokens[:-1] - tokens[-1]
-    apart = apart / np.linalg.norm(apart, axis=1, keepdims=True)
-    others, apart = np.delete(apart, wanted, axis=0), apart[wanted]
-    found = []
+    differences = tokens[:-1] - tokens[-1]
+    differences = differences / np.linalg.norm(differences, axis=1, keepdims=True)
+    others, differences = np.delete(differences, readable, axis=0), differences[readable]
+    keys = []
     for number in range(count):
-        some = rng.random(len(apart)) < rng.uniform(0.0, 0.3)
-        # Every token is wished for most of all in its turn: some are hard to put above the noise.
-        wish = apart[some].sum(axis=0) + rng.uniform(0, 10) * apart[number % len(apart)]
+        included = rng.random(len(differences)) < rng.uniform(0.0, 0.3)
+        # Each token dominates some targets, because some are hard to score above the noise.
+        dominant = rng.uniform(0, 10) * differences[number % len(differences)]
+        target = differences[included].sum(axis=0) + dominant
         length = np.exp(rng.uniform(np.log(300.0), np.log(10_000.0)))
-        reach = rng.uniform(0.0, 0.15)
-        key = wish
+        tolerance = rng.uniform(0.0, 0.15)
+        key = target
         for _ in range(rng.integers(1, 5)):
-            key = nearest_key(wish * length / np.linalg.norm(wish), -others)
+            key = nearest_key(target * length / np.linalg.norm(target), -others)
             if key is None:
                 raise FactmemError(
-                    f"no head can ignore the noise: in d = {tokens.shape[1]} dimensions no key "
-                    f"puts EOS above all of {len(others)} tokens; a larger d would"
+                    f"no head can ignore the noise: with dim = {tokens.shape[1]} no key scores EOS "
+                    f"above all of {len(others)} tokens; use a larger dim"
                 )
-            liked = apart @ key > -reach * np.linalg.norm(key)
-            if not liked.any():
+            high = differences @ key > -tolerance * np.linalg.norm(key)
+            if not high.any():
                 break
-            wish = apart[liked].sum(axis=0)
-        found.append(key / np.linalg.norm(key))
-    return np.stack(found)
+            target = differences[high].sum(axis=0)
+        keys.append(key / np.linalg.norm(key))
+    return np.stack(keys)
 
 
 def nearest_key(
-    wished: Float[np.ndarray, " dim"], rows: Float[np.ndarray, "rows dim"]
+    target: Float[np.ndarray, " dim"], rows: Float[np.ndarray, "rows dim"]
 ) -> Float[np.ndarray, " dim"] | None:
-    """The key nearest to a wished one among those with rows·key ≥ 1, if there are any.
+    """Return the key with rows·key ≥ 1 that is nearest to a target, or None if there is none.
 
-    The dual is the best non-negative combination of the columns (row, 1 − row·wished) for the
-    target (0, …, 0, 1): its residual points from the wish to the key.
+    The dual problem is the best non-negative combination of the columns (row, 1 − row·target) for
+    the right-hand side (0, …, 0, 1); its residual points from the target to the key.
     """
-    columns = np.vstack([rows.T, 1.0 - rows @ wished])
-    target = np.zeros(len(columns))
-    target[-1] = 1.0
+    columns = np.vstack([rows.T, 1.0 - rows @ target])
+    right_side = np.zeros(len(columns))
+    right_side[-1] = 1.0
     try:
-        weights, _ = nnls(columns, target, maxiter=30 * len(rows))
-    except RuntimeError:  # it went round in circles
+        weights, _ = nnls(columns, right_side, maxiter=30 * len(rows))
+    except RuntimeError:  # nnls cycled
         return None
-    residual = columns @ weights - target
+    residual = columns @ weights - right_side
     if -residual[-1] < 1e-12:
         return None
-    return wished - residual[:-1] / residual[-1]
+    return target - residual[:-1] / residual[-1]
 
 
-# ---- the choice among them -----------------------------------------------------------------------
+# ---- selection -----------------------------------------------------------------------------------
 
 
-def _chosen(
-    rng: np.random.Generator,
+def _select(
     read: Int[np.ndarray, "facts candidates"],
-    asked: PromptDistribution,
+    prompts: PromptDistribution,
     heads: int,
+    *,
+    rng: np.random.Generator,
 ) -> list[int] | None:
-    """Candidates that tell all facts of different answers apart, most of them many times over."""
-    left, right = _close_pairs(rng, asked)
-    chosen = _most_different(read[left] != read[right], heads)
-    return _all_different(rng, read, chosen, asked)
+    """Select candidates that together distinguish all facts with different answers."""
+    left, right = _similar_pairs(prompts, rng=rng)
+    selected = _select_greedily(read[left] != read[right], heads)
+    return _repair(read, selected, prompts, rng=rng)
 
 
-def _most_different(differ: Bool[np.ndarray, "pairs candidates"], heads: int) -> list[int]:
-    """One candidate after the other that helps most, then exchanges."""
+def _select_greedily(differ: Bool[np.ndarray, "pairs candidates"], heads: int) -> list[int]:
+    """Add the candidate with the largest gain for each head, then exchange the oldest ones."""
     gains = differ.astype(np.float32)
-    fade = np.where(differ, np.float32(np.exp(-_DECAY)), np.float32(1))
+    decay = np.where(differ, np.float32(np.exp(-_DECAY)), np.float32(1))
     weight = np.ones(len(gains), np.float32)
-    chosen: list[int] = []
+    selected: list[int] = []
 
-    def take_best() -> None:
+    def add_best() -> None:
         gain = weight @ gains
-        gain[chosen] = -1.0
-        chosen.append(int(gain.argmax()))
+        gain[selected] = -1.0
+        selected.append(int(gain.argmax()))
 
     for _ in range(min(heads, gains.shape[1])):
-        take_best()
-        weight *= fade[:, chosen[-1]]
-    for _ in range(_EXCHANGES * len(chosen)):
-        weight /= fade[:, chosen.pop(0)]
-        take_best()
-        weight *= fade[:, chosen[-1]]
-    return chosen
+        add_best()
+        weight *= decay[:, selected[-1]]
+    for _ in range(_EXCHANGES_PER_HEAD * len(selected)):
+        weight /= decay[:, selected.pop(0)]
+        add_best()
+        weight *= decay[:, selected[-1]]
+    return selected
 
 
-def _all_different(
-    rng: np.random.Generator,
+def _repair(
     read: Int[np.ndarray, "facts candidates"],
-    chosen: list[int],
-    asked: PromptDistribution,
+    selected: list[int],
+    prompts: PromptDistribution,
+    *,
+    rng: np.random.Generator,
 ) -> list[int] | None:
-    """Exchanges more candidates, until no two facts of different answers are read alike, if it can.
+    """Exchange candidates until all facts with different answers are distinguished, if possible.
 
-    What a fact's heads read is one sum of random numbers, one for each token and head: equal sums
-    mean equal tokens.
+    The tokens that a fact's heads read are hashed as a sum of random numbers, one per token and
+    head: equal hashes mean equal tokens.
     """
-    chosen = list(chosen)
+    selected = list(selected)
     numbers = rng.integers(2**62, size=read.shape[1:], dtype=np.int64)[None, :]
     codes = (read + 1) * numbers
-    total = codes[:, chosen].sum(axis=1)
-    lost, other = _read_alike(total, asked)
-    for _ in range(_REPAIRS):
-        if len(lost) == 0:
-            return chosen
-        place = rng.integers(len(lost))
-        helpful = np.flatnonzero(read[lost[place]] != read[other[place]])
+    hashes = codes[:, selected].sum(axis=1)
+    confused, other = _confused_facts(hashes, prompts)
+    for _ in range(_MAX_REPAIRS):
+        if len(confused) == 0:
+            return selected
+        index = rng.integers(len(confused))
+        helpful = np.flatnonzero(read[confused[index]] != read[other[index]])
         if len(helpful) == 0:
             break
-        new, old = int(rng.choice(helpful)), int(rng.integers(len(chosen)))
-        if new in chosen:
+        new, old = int(rng.choice(helpful)), int(rng.integers(len(selected)))
+        if new in selected:
             continue
-        attempt = total - codes[:, chosen[old]] + codes[:, new]
-        found = _read_alike(attempt, asked)
-        if len(found[0]) <= len(lost):
-            (lost, other), total, chosen[old] = found, attempt, new
+        new_hashes = hashes - codes[:, selected[old]] + codes[:, new]
+        new_confused, new_other = _confused_facts(new_hashes, prompts)
+        if len(new_confused) <= len(confused):
+            confused, other, hashes, selected[old] = new_confused, new_other, new_hashes, new
     return None
 
 
-def _close_pairs(
-    rng: np.random.Generator, asked: PromptDistribution
+def _similar_pairs(
+    prompts: PromptDistribution, *, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of facts with one token in common and different answers: the hardest to tell apart."""
-    answers = np.asarray(asked.fact_answers)
+    """Sample pairs of facts with one common token and different answers."""
+    answers = np.asarray(prompts.fact_answers)
     left, right = [], []
-    for tokens in (np.asarray(asked.fact_subjects), np.asarray(asked.fact_relations)):
+    for tokens in (np.asarray(prompts.fact_subjects), np.asarray(prompts.fact_relations)):
         order = np.argsort(tokens, kind="stable")
         counts = np.bincount(tokens)
         first = np.cumsum(counts) - counts
-        some = rng.integers(len(tokens), size=_PAIRS // 2)
-        place = first[tokens[some]] + rng.integers(counts[tokens[some]])
-        left.append(some)
-        right.append(order[place])
+        facts = rng.integers(len(tokens), size=_PAIRS // 2)
+        position = first[tokens[facts]] + rng.integers(counts[tokens[facts]])
+        left.append(facts)
+        right.append(order[position])
     one, other = np.concatenate(left), np.concatenate(right)
     different = answers[one] != answers[other]
     return one[different], other[different]
 
 
-def _read_alike(
-    codes: Int[np.ndarray, " facts"], asked: PromptDistribution
+def _confused_facts(
+    hashes: Int[np.ndarray, " facts"], prompts: PromptDistribution
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Facts with the code of another one that has a different answer, and that one."""
-    answers = np.asarray(asked.fact_answers)
-    _, first, group = np.unique(codes, return_index=True, return_inverse=True)
+    """Return facts that share a hash with a fact of another answer, and those other facts."""
+    answers = np.asarray(prompts.fact_answers)
+    _, first, group = np.unique(hashes, return_index=True, return_inverse=True)
     other = first[group.ravel()]
-    lost = np.flatnonzero(answers != answers[other])
-    return lost, other[lost]
+    confused = np.flatnonzero(answers != answers[other])
+    return confused, other[confused]
 
 
-# ---- the middle of a cell ------------------------------------------------------------------------
+# ---- the center of a cell ------------------------------------------------------------------------
 
 
-def _centerd(
+def _center_in_cell(
     key: Float[np.ndarray, " dim"],
     tokens: Float[np.ndarray, "prompt_tokens dim"],
-    asked: PromptDistribution,
+    prompts: PromptDistribution,
 ) -> Float[np.ndarray, " dim"]:
-    """The unit key that reads the same with the largest margin of all scores that decide."""
-    names = asked.vocabulary
-    apart = tokens[:-1] - tokens[-1]
-    scores = apart @ key
-    scores[names.first_noise :] = -np.abs(scores[names.first_noise :])
-    above = scores[: names.first_noise] > 0
-    subjects = apart[: names.subjects][above[: names.subjects]]
-    relations = apart[names.subjects : names.first_noise][above[names.subjects :]]
+    """Return the unit key that reads the same tokens with the largest smallest gap."""
+    vocabulary = prompts.vocabulary
+    differences = tokens[:-1] - tokens[-1]
+    scores = differences @ key
+    scores[vocabulary.first_noise :] = -np.abs(scores[vocabulary.first_noise :])
+    above = scores[: vocabulary.first_noise] > 0
+    subjects = differences[: vocabulary.subjects][above[: vocabulary.subjects]]
+    relations = differences[vocabulary.subjects : vocabulary.first_noise][
+        above[vocabulary.subjects :]
+    ]
     between = (subjects[:, None, :] - relations[None, :, :]).reshape(-1, tokens.shape[1])
-    rows = np.vstack([apart, between])
+    rows = np.vstack([differences, between])
     signs = np.sign(np.concatenate([scores, between @ key]))
     rows = rows * (signs / np.linalg.norm(rows, axis=1))[:, None]
-    found = widest_key(rows)
-    return key if found is None else found[0]
+    widest = widest_key(rows)
+    return key if widest is None else widest[0]
 
 
 def widest_key(rows: Float[np.ndarray, "rows dim"]) -> tuple[np.ndarray, float] | None:
-    """The unit vector k with the largest smallest product k·row, and that product, if positive.
+    """Return the unit vector k that maximizes min k·row, and that minimum; None if not positive.
 
     It has the direction of the shortest key with rows·key ≥ 1.
     """

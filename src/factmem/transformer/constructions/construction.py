@@ -1,52 +1,77 @@
-"""What a construction gives: a transformer, what its heads read, and what holds for it."""
+"""The result of a construction, and what Theorems 3 and 4 and the compiler share."""
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from factmem._core.errors import FactmemError
+from factmem._core.result import Result, Status
 from factmem.facts.prompts import PromptDistribution
 from factmem.facts.table import MISSING, FactTable
 from factmem.transformer.constructions.denoiser import Blocks, denoiser_margins
 from factmem.transformer.model import Embeddings, Transformer
 
 __all__ = [
-    "Construction",
+    "ConstructionResult",
+    "ConstructionStatus",
     "ambiguous_facts",
     "answer_sets",
     "check_embeddings",
     "check_head_dim",
-    "partial_note",
-    "union_bound",
+    "denoiser_margin",
+    "gaussian_maximum",
+    "partial_table_notes",
 ]
 
 
-@dataclass(frozen=True)
-class Construction:
-    """A transformer that was built, not trained.
+class ConstructionStatus(Status):
+    """Whether the heads of a construction separate their blocks from all other tokens."""
+
+    SEPARATED = "Every head ranks its block above EOS, and EOS above all other tokens."
+    NOT_SEPARATED = "Some head ranks a token on the wrong side of EOS."
+
+    @classmethod
+    def of_margin(cls, denoiser_margin: float) -> "ConstructionStatus":
+        """Return the status of a construction with this denoiser margin."""
+        return cls.SEPARATED if denoiser_margin > 0 else cls.NOT_SEPARATED
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConstructionResult(Result[Transformer]):
+    """A transformer whose weights were constructed, not trained.
 
     Args:
-        model: with its weights.
-        blocks: the tokens that each of its heads reads.
-        beta: β, what the keys are multiplied by.
-        notes: what is guaranteed and what is not, one sentence each.
+        model: the transformer.
+        status: whether the heads separate their blocks; for `CompileResult`, whether every fact is
+            certified.
+        blocks: the tokens that each head reads.
+        beta: β, the factor of the scores.
+        denoiser_margin: smallest gap between block tokens and EOS, and between EOS and all other
+            tokens, in units of β.
+        notes: what the construction does not guarantee for this table, one sentence each.
     """
 
-    model: Transformer
     blocks: Blocks
     beta: float
+    denoiser_margin: float
     notes: tuple[str, ...] = ()
 
     @property
-    def denoiser_margin(self) -> float:
-        """The smallest gap of block tokens over EOS and of EOS over all others, in units of β."""
-        return float(denoiser_margins(self.model.scores(), self.blocks).min()) / self.beta
+    def metrics(self) -> dict[str, Any]:
+        """The denoiser margin and β."""
+        return {"denoiser_margin": self.denoiser_margin, "beta": self.beta}
+
+
+def denoiser_margin(model: Transformer, blocks: Blocks, beta: float) -> float:
+    """Compute the smallest denoiser margin of all heads, in units of β."""
+    return float(denoiser_margins(model.scores(), blocks).min()) / beta
 
 
 def answer_sets(table: FactTable) -> Float[np.ndarray, "content answers"]:
-    """1 where a ∈ A_z, for the subjects and then the relations z."""
+    """Return 1 where a ∈ A_z and else 0, for the subjects and then the relations z."""
     s, r, a = table.fact_ids
     sets = np.zeros((table.subjects + table.relations, table.answers), np.float32)
     sets[s, a] = 1
@@ -55,10 +80,10 @@ def answer_sets(table: FactTable) -> Float[np.ndarray, "content answers"]:
 
 
 def ambiguous_facts(table: FactTable) -> int:
-    """Facts (s, r) for which A_s ∩ A_r holds more than the answer a*(s, r).
+    """Count the facts (s, r) for which A_s ∩ A_r contains more than the answer a*(s, r).
 
-    There are none where relations share no answers: the paper's Assumption 1. Sums over A_s and
-    A_r alone, as in Theorem 3, cannot tell the answers of an ambiguous fact apart.
+    There are none if relations share no answers, the paper's Assumption 1. Sums over A_s and A_r,
+    as in Theorem 3, cannot distinguish the answers of an ambiguous fact.
     """
     sets = answer_sets(table)
     common = sets[: table.subjects] @ sets[table.subjects :].T
@@ -66,39 +91,38 @@ def ambiguous_facts(table: FactTable) -> int:
 
 
 def check_embeddings(embeddings: Embeddings, head_dim: int) -> None:
-    """Whether Theorems 3 and 4 can be built on these embeddings.
+    """Check that Theorems 3 and 4 can use these embeddings.
 
     Raises:
-        FactmemError: two tables instead of one, or heads of more dimensions than embeddings.
+        FactmemError: there are two tables, `head_dim` exceeds d, or d is below 2.
     """
     if embeddings.answers is not None:
-        raise FactmemError("the theorems have one embedding table for tokens and answers")
-    dim = embeddings.tokens.shape[1]
-    check_head_dim(dim, head_dim)
-    if dim < 2:
-        raise FactmemError("values are orthogonal to EOS, which needs d of at least 2")
+        raise FactmemError(
+            "Theorems 3 and 4 need one embedding table for tokens and answers, got two; use "
+            "THEORY_CONVENTION"
+        )
+    check_head_dim(embeddings.dim, head_dim)
+    if embeddings.dim < 2:
+        raise FactmemError(f"dim must be at least 2, got {embeddings.dim}: values avoid φ(EOS)")
 
 
 def check_head_dim(dim: int, head_dim: int) -> None:
-    """Raises FactmemError unless heads of this dimension fit into d dimensions."""
+    """Raise FactmemError unless 1 ≤ d_h ≤ d."""
     if not 1 <= head_dim <= dim:
-        raise FactmemError(
-            f"heads have from 1 to d = {dim} dimensions, not {head_dim}; "
-            f"d_h = {head_dim} needs d of at least {head_dim}"
-        )
+        raise FactmemError(f"head_dim must be from 1 to dim = {dim}, got {head_dim}")
 
 
-def partial_note(asked: PromptDistribution) -> tuple[str, ...]:
-    """What is guaranteed where questions are open."""
-    questions = asked.vocabulary.subjects * asked.vocabulary.relations
-    if asked.facts == questions:
+def partial_table_notes(prompts: PromptDistribution) -> tuple[str, ...]:
+    """Return a note if some pairs of subject and relation have no fact."""
+    pairs = prompts.vocabulary.subjects * prompts.vocabulary.relations
+    if prompts.facts == pairs:
         return ()
     return (
-        f"{questions - asked.facts} of {questions} questions have no fact: "
-        "what is answered to them is not defined.",
+        f"{pairs - prompts.facts} of {pairs} questions have no fact; the model's answers to them "
+        "are arbitrary.",
     )
 
 
-def union_bound(events: int) -> float:
-    """√(2 log n): how many standard deviations the largest of n Gaussian errors comes to."""
-    return math.sqrt(2 * math.log(max(events, 2)))
+def gaussian_maximum(count: int) -> float:
+    """Return √(2 log n), about the largest of n standard Gaussian variables."""
+    return math.sqrt(2 * math.log(max(count, 2)))

@@ -1,13 +1,13 @@
-"""Heads as denoisers: each reads one block of tokens, and EOS where its block is absent.
+"""Denoising heads: each reads one block of tokens, and EOS if the prompt has none of its block.
 
-A head's block B is a set of subjects or a set of relations; the compiler's heads may have both, and
-read the one with the higher score. Its scores must put
+The block B of a head is a set of subjects or a set of relations; heads of the compiler may have
+both, and read the token with the higher score. The scores must satisfy
 
-    every token of B  above  EOS  above  every other token that a prompt can hold.
+    every token of B  above  EOS  above  every other token that a prompt can contain.
 
-With scores far enough apart the head then reads the one token of its block that stands in the
-prompt, or else EOS, whatever the noise. How far apart they are is the denoiser's margin: accuracy
-on sampled prompts hides a token on the wrong side, the margin does not.
+If the gaps are large enough, the head reads the one token of its block that is in the prompt, or
+else EOS, whatever the noise. The smallest gap is the denoiser margin. Accuracy on sampled prompts
+does not reveal a token on the wrong side of EOS; the margin does.
 """
 
 import math
@@ -25,90 +25,91 @@ __all__ = [
     "consecutive_blocks",
     "denoiser_margins",
     "largest_separable_block",
-    "rank_one",
+    "rank_one_heads",
     "strongest_noise",
-    "superposed_key",
+    "superposed_keys",
     "tokens_read",
 ]
 
-_MOST_ENTRIES = 2**31
+_MAX_ENTRIES = 2**31
 
 Blocks = Bool[np.ndarray, "blocks prompt_tokens"]
-"""Which tokens belong to which block."""
+"""Whether each token belongs to each block."""
 
 
-def consecutive_blocks(vocabulary: Vocabulary, size: int) -> Blocks:
-    """Subjects and then relations, cut into as few blocks of at most so many tokens as possible.
+def consecutive_blocks(vocabulary: Vocabulary, block_size: int) -> Blocks:
+    """Split the subjects, and then the relations, into as few blocks as possible.
 
-    Blocks of one kind differ in size by one token at most.
+    Sizes of subject blocks differ by at most one token, and so do sizes of relation blocks.
 
     Raises:
-        FactmemError: a size below 1.
+        FactmemError: the block size is below 1, or the blocks do not fit into memory.
     """
-    if size < 1:
-        raise FactmemError(f"a block holds at least one token, not {size}")
-    count = math.ceil(vocabulary.subjects / size) + math.ceil(vocabulary.relations / size)
-    if count * vocabulary.prompt_tokens > _MOST_ENTRIES:
+    if block_size < 1:
+        raise FactmemError(f"block size must be at least 1, got {block_size}")
+    subject_blocks = math.ceil(vocabulary.subjects / block_size)
+    relation_blocks = math.ceil(vocabulary.relations / block_size)
+    count = subject_blocks + relation_blocks
+    if count * vocabulary.prompt_tokens > _MAX_ENTRIES:
         raise FactmemError(
-            f"{count} blocks of {vocabulary.prompt_tokens} tokens are more than fit; larger blocks "
-            f"would"
+            f"{count} blocks of {vocabulary.prompt_tokens} tokens do not fit into memory; use a "
+            f"block size above {block_size}"
         )
-    places = np.arange(vocabulary.prompt_tokens)
+    tokens = np.arange(vocabulary.prompt_tokens)
     groups = [
-        *np.array_split(places[: vocabulary.subjects], math.ceil(vocabulary.subjects / size)),
+        *np.array_split(tokens[: vocabulary.subjects], subject_blocks),
         *np.array_split(
-            places[vocabulary.first_relation : vocabulary.first_noise],
-            math.ceil(vocabulary.relations / size),
+            tokens[vocabulary.first_relation : vocabulary.first_noise], relation_blocks
         ),
     ]
-    return np.stack([np.isin(places, group) for group in groups])
+    return np.stack([np.isin(tokens, group) for group in groups])
 
 
-def superposed_key(
+def superposed_keys(
     tokens: Float[Array, "prompt_tokens dim"],
     blocks: Bool[Array | np.ndarray, "blocks prompt_tokens"],
     threshold: float = 0.5,
 ) -> Float[Array, "blocks dim"]:
-    """The paper's key Σ_{z ∈ B} φ(z) + θ φ(EOS) of every block.
+    """Compute the paper's key Σ_{z ∈ B} φ(z) + θ φ(EOS) of every block.
 
-    Its scores are 1 for the block's tokens, θ for EOS and 0 for all others, each up to noise of
-    variance (|B| + θ²)/d.
+    Its scores are 1 for tokens of the block, θ for EOS and 0 for all others, plus noise of variance
+    (|B| + θ²)/d.
     """
     members = jnp.asarray(blocks, tokens.dtype)
-    together = jnp.matmul(members, tokens, precision=jax.lax.Precision.HIGHEST)
-    return together + threshold * tokens[-1][None, :]
+    block_sums = jnp.matmul(members, tokens, precision=jax.lax.Precision.HIGHEST)
+    return block_sums + threshold * tokens[-1][None, :]
 
 
-def rank_one(
+def rank_one_heads(
     keys: Float[Array, "heads dim"], query: Float[Array, " dim"], head_dim: int
 ) -> tuple[Float[Array, "heads head_dim dim"], Float[Array, "heads head_dim dim"]]:
-    """Queries and keys with Kᵀ Q = key queryᵀ: the first row has it all, the others are zero."""
+    """Return query and key matrices with Kᵀ Q = key queryᵀ, nonzero in their first rows only."""
     heads, dim = keys.shape
-    empty = jnp.zeros((heads, head_dim, dim), keys.dtype)
-    rows = jnp.broadcast_to(query[None, :], (heads, dim))
-    return empty.at[:, 0].set(rows), empty.at[:, 0].set(keys)
+    zeros = jnp.zeros((heads, head_dim, dim), keys.dtype)
+    queries = jnp.broadcast_to(query[None, :], (heads, dim))
+    return zeros.at[:, 0].set(queries), zeros.at[:, 0].set(keys)
 
 
 def denoiser_margins(
     scores: Float[Array, "prompt_tokens heads"], blocks: Blocks
 ) -> Float[np.ndarray, " heads"]:
-    """The smallest gap of every head: block tokens over EOS, and EOS over every other token.
+    """Compute each head's smallest gap: of block tokens over EOS, and of EOS over all others.
 
     Args:
-        scores: s_h(z); EOS stands last.
-        blocks: of every head, one row each.
+        scores: s_h(z), EOS last.
+        blocks: the block of every head.
     """
     table = np.asarray(scores, np.float64)
     gaps = (table - table[-1]).T
-    signed = np.where(blocks, gaps, -gaps)
-    signed[:, -1] = np.inf  # EOS itself
-    return signed.min(axis=1)
+    signed_gaps = np.where(blocks, gaps, -gaps)
+    signed_gaps[:, -1] = np.inf  # EOS itself
+    return signed_gaps.min(axis=1)
 
 
 def strongest_noise(
     scores: Float[Array, "prompt_tokens heads"], vocabulary: Vocabulary
 ) -> Int[np.ndarray, " noise_tokens"]:
-    """The noise tokens that some head scores highest: what an attacker fills prompts with."""
+    """Return the noise tokens that some head scores highest: the adversarial noise."""
     noise = np.asarray(scores)[vocabulary.first_noise : vocabulary.eos]
     return np.unique(noise.argmax(axis=0)) + vocabulary.first_noise
 
@@ -116,15 +117,15 @@ def strongest_noise(
 def tokens_read(
     scores: Float[np.ndarray, "prompt_tokens heads"], known: Int[np.ndarray, "facts known"]
 ) -> Int[np.ndarray, "facts heads"]:
-    """Which of the known tokens of a prompt every head scores highest."""
+    """Return the known token of every fact that each head scores highest."""
     return np.take_along_axis(known, scores[known].argmax(axis=1), axis=1)
 
 
 def largest_separable_block(dim: int, vocabulary: Vocabulary) -> int:
-    """The largest block whose superposed key should keep every token on its side, at least 1.
+    """Return the largest block size, at least 1, whose superposed keys should separate all tokens.
 
-    A gap has mean 1/2 and variance about 2|B|/d, and of all gaps, V for each of (S + R)/|B| heads,
-    the smallest must be positive: |B| ≤ d / (16 log(V (S + R))).
+    A gap has mean 1/2 and variance about 2|B|/d. There are V gaps for each of (S + R)/|B| heads,
+    and the smallest must be positive: |B| ≤ d / (16 log(V (S + R))).
     """
     gaps = vocabulary.prompt_tokens * (vocabulary.subjects + vocabulary.relations)
     return max(1, int(dim / (16 * math.log(gaps))))
