@@ -1,34 +1,34 @@
-"""The error contract holds for every command: one line, exit code 2, nothing on stdout."""
+"""The error contract of every command: one line on stderr, exit code 2, nothing on stdout."""
 
 import errno
 import importlib.abc
 import os
-import subprocess
 import sys
 
 import pytest
 from cyclopts import App
+from tests.cli.commands import rejected, run_json, run_text
 
 import factmem.cli
-from factmem._core.errors import FactmemError
+from factmem._core.errors import FactmemError, StoreError
 from factmem.cli import main
-from factmem.cli.answer import Answer, Output
 from factmem.cli.app import app
+from factmem.cli.output import CommandResult, OutputOptions
 
 
-def leaves(node: App, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-    """Every command that does something, as the words that call it."""
-    found = []
+def leaf_commands(node: App, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """Return every command without subcommands, as the words that call it."""
+    commands = []
     for name in node:
         if not name.startswith("-"):
-            inner = leaves(node[name], (*path, name))
-            found += inner or [(*path, name)]
-    return found
+            inner = leaf_commands(node[name], (*path, name))
+            commands += inner or [(*path, name)]
+    return commands
 
 
-# What a command must be given, so that only what the test adds is wrong.
+# The arguments that a command requires, so that only what a test adds is wrong.
 SIZES = ("--subjects", "2", "--relations", "2", "--answers", "2", "--dim", "8", "--head-dim", "4")
-NEEDED = {
+REQUIRED = {
     "facts": ("x",),
     "memory": ("hebbian", "--dim", "4", "--facts", "4"),
     "construct": ("attention", *SIZES),
@@ -45,194 +45,140 @@ NEEDED = {
 }
 
 
-def call(command, *more):
-    return [*command, *NEEDED[" ".join(command)], *more]
+def complete(command, *more):
+    return [*command, *REQUIRED[" ".join(command)], *more]
 
 
-def refused(capsys, arguments) -> str:
-    """The message of a command line that must be refused by the contract."""
-    assert main(arguments) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("factmem: error: ")
-    assert err.count("\n") == 1
-    assert err.endswith("\n")
-    assert err[:-1].isprintable()
-    return err
-
-
-@pytest.mark.parametrize("command", leaves(app), ids=" ".join)
+@pytest.mark.parametrize("command", leaf_commands(app), ids=" ".join)
 class TestEveryCommand:
-    def test_an_unknown_flag(self, capsys, command):
-        assert "--no-such-flag" in refused(capsys, call(command, "--no-such-flag"))
+    def test_rejects_an_unknown_flag(self, command):
+        assert "--no-such-flag" in rejected(*complete(command, "--no-such-flag"))
 
-    def test_an_unknown_flag_that_holds_control_characters(self, capsys, command):
-        refused(capsys, call(command, "--no\n\x1b[31m"))
+    def test_rejects_a_flag_with_control_characters(self, command):
+        rejected(*complete(command, "--no\n\x1b[31m"))
 
-    def test_a_misplaced_flag(self, capsys, command):
-        assert "flags stand after their command" in refused(capsys, ["--json", *call(command)])
+    def test_rejects_a_flag_before_the_command(self, command):
+        assert "put flags after the command" in rejected("--json", *complete(command))
 
-    def test_a_wrong_type(self, capsys, command):
-        assert "maybe" in refused(capsys, call(command, "--json=maybe"))
+    def test_rejects_a_wrong_type(self, command):
+        assert "maybe" in rejected(*complete(command, "--json=maybe"))
 
-    def test_a_flag_given_twice(self, capsys, command):
-        refused(capsys, call(command, "--json", "--json"))
+    def test_rejects_a_flag_given_twice(self, command):
+        rejected(*complete(command, "--json", "--json"))
 
-    def test_help_is_not_an_error(self, capsys, command):
-        assert main([*command, "--help"]) == 0
-        out, err = capsys.readouterr()
-        assert "--json" in out
-        assert err == ""
+    def test_help_is_not_an_error(self, command):
+        assert "--json" in run_text(*command, "--help")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["no-such-command"], "no-such-command"),
+        (["no-such-command"], "unknown command no-such-command; choose one of facts, memory"),
         (["no\nsuch\x1bcommand"], "no\\nsuch\\x1bcommand"),
-        (["facts"], "TABLE"),
+        (["facts"], "TABLE is required (see factmem facts --help)"),
         (["facts", "a.csv", "b.csv"], "b.csv"),
-        (["--no-such-flag"], "--no-such-flag"),
-        (["--json"], "--json"),
+        (["--no-such-flag"], "unknown flag --no-such-flag"),
+        (["--json"], "unknown flag --json; put flags after the command"),
+        (["memory", "hebbian", "--facts", "4"], "--dim is required (see factmem memory --help)"),
+        (["memory", "hebbian", "--facts", "4", "--dim"], "--dim requires a value"),
+        (["memory", "hebbian", "--facts", "4", "--dm", "4"], "Did you mean --dim instead of --dm"),
+        (["capacity", "linear"], "--dim is required (see factmem capacity linear --help)"),
+        (
+            ["capacity", "--dim", "16"],
+            "factmem capacity requires a command; choose one of linear, mlp, transformer",
+        ),
+        (["capacity", "cubic"], "unknown command cubic; choose one of linear, mlp, transformer"),
+        (["figure"], "NAME is required"),
     ],
 )
-def test_what_the_parser_refuses(capsys, arguments, message):
-    assert message in refused(capsys, arguments)
+def test_parser_errors_say_what_is_wrong(arguments, message):
+    assert message in rejected(*arguments)
 
 
 @pytest.fixture
 def command():
-    """Registers a command that does as the test says, beside the real ones."""
+    """Register commands that do what a test says, beside the real ones."""
 
-    def register(act):
+    def register(action):
         @app.command
-        def trial_command(*, number: int = 0, output: Output = Output()):
-            return act(number, output)
+        def optional_command(*, number: int = 0, output: OutputOptions = OutputOptions()):
+            return action(number, output)
 
         @app.command
-        def needy_command(*, number: int, output: Output = Output()):
-            return act(number, output)
+        def required_command(*, number: int, output: OutputOptions = OutputOptions()):
+            return action(number, output)
 
     yield register
-    del app["trial-command"]
-    del app["needy-command"]
+    del app["optional-command"]
+    del app["required-command"]
 
 
 def raising(error):
-    def act(number, output):
+    def action(number, output):
         raise error
 
-    return act
+    return action
 
 
 @pytest.mark.parametrize(
     ("error", "message"),
     [
         (FactmemError("one\nsentence"), "one\\nsentence"),
+        (StoreError("'runs.sqlite' is full"), "error: 'runs.sqlite' is full"),
         (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "No space left on device"),
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "m.safetensors"), "device: 'm.safet"),
         (PermissionError(errno.EACCES, os.strerror(errno.EACCES), "f\x1b"), "denied: 'f\\x1b'"),
         (MemoryError(), "not enough memory"),
+        (RuntimeError("RESOURCE_EXHAUSTED: out of memory"), "not enough memory"),
     ],
 )
-def test_what_a_command_refuses(capsys, command, error, message):
+def test_errors_of_commands_are_one_line(command, error, message):
     command(raising(error))
-    assert message in refused(capsys, ["trial-command"])
+    assert message in rejected("optional-command")
 
 
-def test_a_number_that_is_none(capsys, command):
+def test_rejects_what_is_not_a_number(command):
     command(lambda number, output: None)
-    assert "--number" in refused(capsys, ["trial-command", "--number", "many"])
-    assert "--number" in refused(capsys, ["trial-command", "--number"])
-    assert "--number" in refused(capsys, ["needy-command"])
+    assert "--number" in rejected("optional-command", "--number", "many")
+    assert "--number requires a value" in rejected("optional-command", "--number")
+    assert "--number is required" in rejected("required-command")
 
 
-def test_memory_that_a_device_lacks(capsys, command):
-    command(raising(RuntimeError("RESOURCE_EXHAUSTED: out of memory")))
-    assert "not enough memory" in refused(capsys, ["trial-command"])
+def test_long_messages_are_cut():
+    assert len(rejected("facts", "x" * 100_000)) < 1100
 
 
-def test_an_endless_message_is_cut(capsys):
-    assert len(refused(capsys, ["facts", "x" * 100_000])) < 1100
-
-
-def test_interruption_is_exit_code_130(capsys, command):
+def test_interruption_is_exit_code_130(command, capsys):
     command(raising(KeyboardInterrupt()))
-    assert main(["trial-command"]) == 130
+    assert main(["optional-command"]) == 130
     assert capsys.readouterr().out == ""
 
 
-def test_a_fault_of_ours_shows_its_traceback_and_is_no_verdict(capsys, command):
+def test_an_internal_error_shows_its_traceback(command, capsys):
     command(raising(ZeroDivisionError("deep inside")))
-    assert main(["trial-command"]) == 70
+    assert main(["optional-command"]) == 70
     assert "deep inside" in capsys.readouterr().err
 
 
-def test_what_does_not_hold_is_exit_code_1(capsys, command):
-    command(lambda number, output: Answer({"number": number}, lambda: "no", output, holds=False))
-    assert main(["trial-command", "--number", "3", "--json"]) == 1
-    assert capsys.readouterr().out == '{"number": 3}\n'
+def test_a_result_that_does_not_pass_is_exit_code_1(command):
+    command(lambda n, output: CommandResult({"number": n}, lambda: "no", output, passed=False))
+    assert run_json("optional-command", "--number", "3", code=1) == {"number": 3}
 
 
-def test_no_command_shows_the_help(capsys):
-    assert main([]) == 0
-    assert "facts" in capsys.readouterr().out
+@pytest.mark.parametrize("arguments", [[], ["--help"]])
+def test_the_list_of_commands_describes_each(arguments):
+    text = run_text(*arguments)
+    assert "facts Describe a table of facts" in text
+    assert "capacity Find the largest number of facts" in text
 
 
-def factmem_process(*arguments, **options):
-    return subprocess.run(
-        [sys.executable, "-c", "from factmem.cli import run; run()", *arguments],
-        capture_output=True,
-        text=True,
-        **options,
-    )
-
-
-def test_the_program_exits_with_its_code():
-    assert factmem_process("--version").returncode == 0
-    ran = factmem_process("facts")
-    assert (ran.returncode, ran.stdout) == (2, "")
-    assert ran.stderr.count("\n") == 1
-
-
-def test_names_that_the_terminal_cannot_show_are_escaped(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_text("subject,relation,answer\n日本,capital,東京\n", encoding="utf-8")
-    environment = os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
-    ran = factmem_process("facts", str(path), env=environment)
-    assert ran.returncode == 0
-    assert "\\u65e5" in ran.stdout
-
-
-@pytest.mark.parametrize("arguments", [["facts", "t.csv"], ["--help"], ["facts", "--help"]])
-def test_a_reader_that_leaves_early_is_no_error(tmp_path, arguments):
-    (tmp_path / "t.csv").write_text("subject,relation,answer\ns,r,a\n")
-    code = "from factmem.cli import run; run()"
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, *arguments],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    process.stdout.close()
-    assert process.stderr.read() == b""
-    process.stderr.close()
-    assert process.wait() in (0, 141)
-
-
-@pytest.mark.parametrize(("closed", "code"), [(">&-", 0), ("2>&-", 0), (">&- 2>&-", 0)])
-def test_closed_streams_are_no_fault(tmp_path, closed, code):
-    (tmp_path / "t.csv").write_text("subject,relation,answer\ns,r,a\n")
-    call = f'"{sys.executable}" -c "from factmem.cli import run; run()" facts t.csv {closed}'
-    assert subprocess.run(call, shell=True, cwd=tmp_path).returncode == code
-
-
-def test_an_early_interruption_is_exit_code_130(monkeypatch):
-    class Interrupted(importlib.abc.MetaPathFinder):
+def test_early_interruption_is_exit_code_130(monkeypatch):
+    class Interrupt(importlib.abc.MetaPathFinder):
         def find_spec(self, name, path, target=None):
             if name == "factmem.cli.app":
                 raise KeyboardInterrupt
 
     monkeypatch.delitem(sys.modules, "factmem.cli.app")
     monkeypatch.delattr(factmem.cli, "app")
-    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
+    monkeypatch.setattr(sys, "meta_path", [Interrupt(), *sys.meta_path])
     assert main(["facts", "x"]) == 130

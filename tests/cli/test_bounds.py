@@ -1,26 +1,16 @@
-"""`factmem bounds`: what it says, and what it refuses."""
+"""`factmem bounds`."""
 
-import json
 import math
 
 import pytest
-from tests.cli.test_app import refused
-
-from factmem.cli import main
-
-
-def told(capsys, *arguments):
-    assert main(["bounds", *arguments, "--json"]) == 0
-    out, err = capsys.readouterr()
-    assert err == ""
-    return json.loads(out)
-
+from tests.cli.commands import rejected, run_json, run_text
 
 TABLE = ("--subjects", "32", "--relations", "32", "--answers", "8")
+MAP = ("--facts", "100", "--outputs", "32")
 
 
-def test_the_example_of_the_contract(capsys):
-    data = told(capsys, *TABLE, "--vocabulary", "512")
+def test_bits_of_a_random_table():
+    data = run_json("bounds", *TABLE, "--vocabulary", "512")
     assert data["association_bits"] == 3072
     assert round(data["answer_set_bits"], 1) == 1701.6
     assert round(data["unseen_bits"], 1) == 28.5
@@ -30,81 +20,77 @@ def test_the_example_of_the_contract(capsys):
     assert data["vocabulary_needed"] == 512
 
 
-def test_a_vocabulary_of_the_answers_alone(capsys):
-    assert told(capsys, *TABLE)["vocabulary"] == 256
+def test_the_default_vocabulary_is_the_answers():
+    assert run_json("bounds", *TABLE)["vocabulary"] == 256
 
 
-def test_very_many_facts(capsys):
+def test_bits_of_a_trillion_facts():
     sizes = ("--subjects", "1000000", "--relations", "1000000", "--answers", "8")
-    data = told(capsys, *sizes, "--vocabulary", "100000000")
+    data = run_json("bounds", *sizes, "--vocabulary", "100000000")
     assert data["facts"] == 10**12
     assert data["association_bits"] == 3e12
     assert data["bits"] > data["association_bits"]
 
 
-def test_a_table_of_ones_own(capsys, tmp_path):
+def test_bits_of_a_csv_table(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("subject,relation,answer\ns,r,a\nt,r,b\n")
-    data = told(capsys, "--table", str(path), "--vocabulary", "5")
+    data = run_json("bounds", "--table", path, "--vocabulary", "5")
     # two answers of five, in either order
     assert data["bits"] == pytest.approx(math.log2(20))
-    assert main(["bounds", "--table", str(path)]) == 0
-    assert "none of them shared" in capsys.readouterr().out
+    assert "none of them shared" in run_text("bounds", "--table", path)
 
 
-def test_associations(capsys):
-    data = told(capsys, "--facts", "100", "--outputs", "32")
+def test_bits_of_associations():
+    data = run_json("bounds", *MAP)
     assert data["bits"] == data["association_bits"] == 500
     assert data["answer_set_bits"] == 0
     assert "least_loss_bits" not in data
 
 
-def test_the_least_loss_of_so_many_bits(capsys):
-    data = told(capsys, "--facts", "100", "--outputs", "32", "--bits", "52.5")
+def test_smallest_loss_of_a_model_with_given_bits():
+    data = run_json("bounds", *MAP, "--bits", "52.5")
     assert data["least_loss_bits"] == pytest.approx(5 * 89.5 / 100)
     assert data["least_loss_nats"] == pytest.approx(5 * 0.895 * math.log(2))
     assert data["printed_least_loss_bits"] == pytest.approx(5 * 0.89)
-    steep = told(
-        capsys, "--facts", "1000000000000", "--outputs", "32", "--bits", "5", "--zipf", "2"
+    steep = run_json(
+        "bounds", "--facts", "1000000000000", "--outputs", "32", "--bits", "5", "--zipf", "2"
     )
     assert steep["least_loss_bits"] == pytest.approx(5 * (1 - 6 / math.pi**2), rel=1e-9)
 
 
-def test_what_a_person_sees(capsys):
-    assert main(["bounds", *TABLE, "--vocabulary", "512"]) == 0
-    out = capsys.readouterr().out
-    assert "3,072.0" in out
-    assert "4,745.1" in out
-    assert "weights of 16 bits" in out
-    arguments = ["--facts", "100", "--outputs", "32", "--bits", "50", "--zipf", "1.5"]
-    assert main(["bounds", *arguments]) == 0
-    assert "B^-0.5" in capsys.readouterr().out
+def test_text_shows_bits_and_parameters():
+    text = run_text("bounds", *TABLE, "--vocabulary", "512")
+    assert "3,072.0" in text
+    assert "│ bits needed for zero loss │ 4,745.1 │" in text
+    assert "parameters with 16 bits per weight" in text
+    assert "B^-0.5" in run_text("bounds", *MAP, "--bits", "50", "--zipf", "1.5")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "give --subjects"),
-        (("--subjects", "3"), "--relations and --answers must be given too"),
-        (("--facts", "3"), "--outputs must be given too"),
-        ((*TABLE, "--facts", "3", "--outputs", "2"), "give --subjects"),
-        ((*TABLE, "--table", "x"), "give --subjects"),
-        ((*TABLE, "--vocabulary", "255"), "at least 256, not 255"),
-        ((*TABLE, "--vocabulary", "0"), "--vocabulary is at least 1"),
-        ((*TABLE, "--bits", "3"), "--bits and --zipf go with"),
-        (("--table", "no-such-file"), "no-such-file"),
-        (("--facts", "0", "--outputs", "2"), "--facts is at least 1"),
-        (("--facts", "9" * 30, "--outputs", "2"), "--facts is at most"),
+        ((), "give either --subjects"),
+        (("--subjects", "3"), "--relations and --answers are also required"),
+        (("--facts", "3"), "--outputs is also required"),
+        ((*TABLE, *MAP), "give either --subjects"),
+        ((*TABLE, "--table", "x"), "give either --subjects"),
+        ((*TABLE, "--vocabulary", "255"), "at least 256, got 255"),
+        ((*TABLE, "--vocabulary", "0"), "--vocabulary must be at least 1, got 0"),
+        ((*TABLE, "--bits", "3"), "--bits and --zipf require --facts and --outputs"),
+        (("--table", "no-such-file"), "file 'no-such-file' does not exist"),
+        (("--facts", "0", "--outputs", "2"), "--facts must be at least 1"),
+        (("--facts", "9" * 30, "--outputs", "2"), "--facts must be at most"),
         (
             ("--subjects", "10", "--relations", "4000000", "--answers", "4000000"),
-            "at most 1000000000000 facts, and as many words",
+            "at most 1000000000000 facts and as many words",
         ),
-        (("--facts", "3", "--outputs", "2", "--vocabulary", "3"), "--vocabulary goes with"),
-        (("--facts", "3", "--outputs", "2", "--bits", "-1"), "--bits is a number from 0"),
-        (("--facts", "3", "--outputs", "2", "--bits", "nan"), "--bits is a number from 0"),
-        (("--facts", "3", "--outputs", "2", "--zipf", "1"), "matters to --bits alone"),
-        (("--facts", "3", "--outputs", "2", "--bits", "1", "--zipf", "-1"), "--zipf is from 0"),
+        ((*MAP, "--vocabulary", "3"), "--vocabulary cannot be combined with --facts"),
+        ((*MAP, "--bits", "-1"), "--bits must be a finite number of at least 0, got -1"),
+        ((*MAP, "--bits", "nan"), "--bits must be a finite number of at least 0, got nan"),
+        ((*MAP, "--zipf", "1"), "--zipf requires --bits"),
+        ((*MAP, "--bits", "1", "--zipf", "-1"), "--zipf must be from 0 to 1000, got -1"),
     ],
 )
-def test_what_is_refused(capsys, arguments, message):
-    assert message in refused(capsys, ["bounds", *arguments])
+def test_rejects_bad_input(arguments, message):
+    assert message in rejected("bounds", *arguments)

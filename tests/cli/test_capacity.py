@@ -1,19 +1,19 @@
-"""`factmem capacity`: its keys, its store, its workers, its refusals."""
+"""`factmem capacity`: its JSON, its store, its workers, its errors."""
 
-import json
 import os
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
+from tests.cli.commands import PROGRAM, rejected, run_json, run_text
 
-from factmem.cli import main
 from factmem.experiments import Store
 
 LINEAR = ("capacity", "linear", "--dim", "4")
+MLP = ("capacity", "mlp", "--dim", "4", "--width", "4")
 SHAPE = ("--dim", "8", "--heads", "2", "--head-dim", "4", "--width", "4")
+TRANSFORMER = ("capacity", "transformer", *SHAPE)
 
 
 @pytest.fixture(autouse=True)
@@ -23,150 +23,130 @@ def store(tmp_path, monkeypatch):
     return path
 
 
-def answer(capsys, *arguments):
-    assert main([*arguments, "--json"]) == 0
-    out, err = capsys.readouterr()
-    assert err == ""
-    return json.loads(out)
-
-
-def refused(capsys, *arguments) -> str:
-    assert main([*arguments]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.count("\n") == 1
-    return err
-
-
-def test_the_keys_of_the_contract_and_that_nothing_is_done_twice(capsys, store):
-    found = answer(capsys, *LINEAR, "--seeds", "3", "--seed", "5")
-    assert [seed["seed"] for seed in found["seeds"]] == [5, 6, 7]
-    for seed in found["seeds"]:
+def test_finds_the_median_over_seeds_and_repeats_no_run(store):
+    data = run_json(*LINEAR, "--seeds", "3", "--seed", "5")
+    assert [seed["seed"] for seed in data["seeds"]] == [5, 6, 7]
+    for seed in data["seeds"]:
         assert seed["upper"] == seed["lower"] + 1
         assert seed["facts"] == seed["lower"]
+        assert seed["status"] == "found"
         assert seed["probes"][-1]["source"] == "run"
         assert seed["relative_margin"] > 0
-    middle = sorted(seed["lower"] for seed in found["seeds"])[1]
-    assert found["lower"] == found["facts"] == middle
-    assert found["upper"] == middle + 1
-    assert (found["parameters"], found["criterion"], found["embeddings"]) == (16, 1, "given")
-    assert found["probes"] == found["probes_run"] == sum(len(s["probes"]) for s in found["seeds"])
-    assert found["seconds"] > 0
+    median = sorted(seed["lower"] for seed in data["seeds"])[1]
+    assert data["lower"] == data["facts"] == median
+    assert data["upper"] == median + 1
+    assert (data["parameters"], data["criterion"], data["embeddings"]) == (16, 1, "given")
+    assert data["probes"] == data["probes_run"] == sum(len(s["probes"]) for s in data["seeds"])
+    assert data["seconds"] > 0
     assert store.exists()
-    again = answer(capsys, *LINEAR, "--seeds", "3", "--seed", "5")
-    assert again["probes_read"] == again["probes"] == found["probes"]
+    again = run_json(*LINEAR, "--seeds", "3", "--seed", "5")
+    assert again["probes_read"] == again["probes"] == data["probes"]
     assert {p["source"] for s in again["seeds"] for p in s["probes"]} == {"read"}
-    assert [s["lower"] for s in again["seeds"]] == [s["lower"] for s in found["seeds"]]
-    more = answer(capsys, *LINEAR, "--seeds", "2", "--seed", "7")
+    assert [s["lower"] for s in again["seeds"]] == [s["lower"] for s in data["seeds"]]
+    more = run_json(*LINEAR, "--seeds", "2", "--seed", "7")
     assert {p["source"] for p in more["seeds"][0]["probes"]} == {"read"}
     assert {p["source"] for p in more["seeds"][1]["probes"]} == {"run"}
+    text = run_text(*LINEAR, "--seed", "5")  # all of it from the store
+    assert f"│ largest stored N │ {data['seeds'][0]['lower']} │" in text
+    assert f"Seed 5: stored {data['seeds'][0]['lower']}, not stored" in text
+    assert "factmem runs lists them" in text
 
 
-def test_fresh_and_another_store(capsys, tmp_path, store):
-    first = answer(capsys, *LINEAR)
-    assert answer(capsys, *LINEAR, "--fresh")["probes_read"] == 0
-    elsewhere = str(tmp_path / "deep" / "other.sqlite")
-    assert answer(capsys, *LINEAR, "--store", elsewhere)["probes_read"] == 0
-    with Store(elsewhere) as other, Store(store) as kept:
+def test_fresh_and_another_store_repeat_runs(tmp_path, store):
+    first = run_json(*LINEAR)
+    assert run_json(*LINEAR, "--fresh")["probes_read"] == 0
+    elsewhere = str(tmp_path / "other.sqlite")
+    assert run_json(*LINEAR, "--store", elsewhere)["probes_read"] == 0
+    with Store(elsewhere) as other, Store(store) as default:
         runs = [
-            {record.identity: record.metrics for record in each.records()} for each in (other, kept)
+            {record.identity: record.metrics for record in opened.records()}
+            for opened in (other, default)
         ]
     assert runs[0].keys() & runs[1].keys()
     assert all(runs[0][name] == runs[1][name] for name in runs[0].keys() & runs[1].keys())
-    assert first["facts"] == answer(capsys, *LINEAR, "--store", elsewhere)["facts"]
+    assert first["facts"] == run_json(*LINEAR, "--store", elsewhere)["facts"]
 
 
-def test_an_mlp_by_the_search_of_the_authors(capsys):
-    found = answer(
-        capsys, "capacity", "mlp", "--dim", "4", "--width", "4", "--outputs", "4",
-        "--search", "paper", "--workers", "1",
+def test_mlp_with_the_search_of_the_paper():
+    data = run_json(*MLP, "--outputs", "4", "--search", "paper", "--workers", "1")
+    assert data["seeds"][0]["probes"][0]["size"] == (4 + 16) // 2
+    assert (data["method"], data["outputs"], data["search"]) == ("fitted", 4, "paper")
+
+
+def test_compiled_transformer():
+    data = run_json(
+        *TRANSFORMER, "--answers", "2", "--protocol", "compiled", "--length", "8",
+        "--scaling", "s=r2",
     )  # fmt: skip
-    assert found["seeds"][0]["probes"][0]["size"] == (4 + 16) // 2
-    assert (found["method"], found["outputs"], found["search"]) == ("fitted", 4, "paper")
-
-
-def test_a_compiled_transformer(capsys):
-    found = answer(
-        capsys, "capacity", "transformer", *SHAPE, "--answers", "2", "--protocol", "compiled",
-        "--length", "8", "--scaling", "s=r2",
-    )  # fmt: skip
-    assert (found["protocol"], found["criterion"], found["scaling"]) == ("compiled", 1, "s=r2")
-    assert found["parameters"] == 4 * 2 * 8 * 4 + 2 * 4 * 8
-    lower = found["lower"]
-    assert found["facts"] == lower * int(lower**0.5)
-    assert found["accuracy"] == 1
-    assert found["min_margin"] > 0
-
-
-def test_what_a_person_sees(capsys):
-    assert main([*LINEAR]) == 0
-    out = capsys.readouterr().out
-    assert "largest N that is stored" in out
-    assert "Seed 0: stored" in out
-    assert "factmem runs lists them" in " ".join(out.split())
+    assert (data["protocol"], data["criterion"], data["scaling"]) == ("compiled", 1, "s=r2")
+    assert data["parameters"] == 4 * 2 * 8 * 4 + 2 * 4 * 8
+    lower = data["lower"]
+    assert data["facts"] == lower * int(lower**0.5)
+    assert data["accuracy"] == 1
+    assert data["min_margin"] > 0
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((*LINEAR[:2], "--dim", "0"), "--dim is at least 1"),
-        ((*LINEAR[:2], "--dim", "100000"), "--dim is at most 16384"),
-        ((*LINEAR, "--seeds", "0"), "--seeds is at least 1"),
-        ((*LINEAR, "--seeds", "1001"), "--seeds is at most 1000"),
-        ((*LINEAR, "--seed", "-1"), "--seed is from 0"),
-        ((*LINEAR, "--seed", "4294967295", "--seeds", "2"), "--seed is from 0"),
-        ((*LINEAR, "--criterion", "0"), "a criterion is an accuracy above 0"),
-        ((*LINEAR, "--criterion", "nan"), "a criterion is an accuracy above 0"),
+        ((*LINEAR[:2], "--dim", "0"), "--dim must be at least 1, got 0"),
+        ((*LINEAR[:2], "--dim", "100000"), "--dim must be at most 16384, got 100000"),
+        ((*LINEAR, "--seeds", "0"), "--seeds must be at least 1"),
+        ((*LINEAR, "--seeds", "1001"), "--seeds must be at most 1000"),
+        ((*LINEAR, "--seed", "-1"), "--seed must be from 0"),
+        ((*LINEAR, "--seed", "4294967295", "--seeds", "2"), "--seed must be from 0"),
+        ((*LINEAR, "--criterion", "0"), "criterion must be"),
+        ((*LINEAR, "--criterion", "nan"), "criterion must be"),
         ((*LINEAR, "--search", "slow"), "slow"),
         ((*LINEAR, "--method", "fitted"), "fitted"),
-        ((*LINEAR, "--workers", "0"), "--workers is at least 1"),
-        ((*LINEAR, "--store", ""), "--store is the name of a file"),
-        ((*LINEAR, "--cluster", "here"), "is like tcp://host:8786, not 'here'"),
-        ((*LINEAR, "--cluster", "tcp://h:1", "--workers", "2"), "give one of them"),
-        (("capacity", "mlp", "--dim", "4", "--width", "0"), "--width is at least 1"),
-        (("capacity", "mlp", "--dim", "4", "--width", "4", "--outputs", "1"), "2 outputs, not 1"),
-        (("capacity", "transformer", *SHAPE[:-1], "-1"), "--width is at least 0"),
-        (("capacity", "transformer", *SHAPE, "--length", "2"), "--length is from 3"),
-        (("capacity", "transformer", *SHAPE, "--protocol", "worst"), "worst"),
+        ((*LINEAR, "--workers", "0"), "--workers must be at least 1"),
+        ((*LINEAR, "--store", ""), "--store: '' is not a file name"),
+        ((*LINEAR, "--store", "no/such/runs.sqlite"), "no/such' does not exist"),
+        ((*LINEAR, "--cluster", "here"), "tcp://host:8786"),
+        ((*LINEAR, "--cluster", "tcp://h:1", "--workers", "2"), "cannot be combined"),
+        ((*MLP[:-1], "0"), "--width must be at least 1"),
+        ((*MLP, "--outputs", "1"), "outputs must be at least 2, got 1"),
+        ((*TRANSFORMER[:-1], "-1"), "--width must be at least 0"),
+        ((*TRANSFORMER, "--length", "2"), "--length must be from 3"),
+        ((*TRANSFORMER, "--protocol", "worst"), "worst"),
         (
-            ("capacity", "transformer", *SHAPE, "--scaling", "d=s=r", "--answers", "4"),
-            "has its own --answers",
+            (*TRANSFORMER, "--scaling", "d=s=r", "--answers", "4"),
+            "--scaling d=s=r cannot be combined with --answers",
         ),
     ],
 )
-def test_bad_input(capsys, store, arguments, message):
-    assert message in refused(capsys, *arguments)
+def test_rejects_bad_input(store, arguments, message):
+    assert message in rejected(*arguments)
     assert not store.exists()
 
 
-def test_a_store_that_cannot_be_used_is_refused_before_any_work(capsys, store):
+def test_rejects_a_foreign_store_before_any_work(store):
     store.write_text("subject,relation,answer\n")
-    assert "no store of runs, or it is damaged" in refused(capsys, *LINEAR)
+    assert "runs.sqlite" in rejected(*LINEAR)
     assert store.read_text() == "subject,relation,answer\n"
 
 
-def test_an_interruption_keeps_what_was_finished(store):
-    running = subprocess.Popen(
-        [sys.executable, "-c", "from factmem.cli import run; run()", "capacity", "linear",
-         "--dim", "12", "--seeds", "50"],
+def test_interruption_keeps_finished_runs(store):
+    process = subprocess.Popen(
+        [*PROGRAM, "capacity", "linear", "--dim", "12", "--seeds", "50"],
         env=os.environ | {"FACTMEM_STORE": str(store)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-    )  # fmt: skip
+    )
     count = 0
     while count < 3:
-        assert running.poll() is None
+        assert process.poll() is None
         time.sleep(0.1)
         if store.exists():
-            with Store(store) as kept:
-                count = len(kept.records())
-    os.killpg(running.pid, signal.SIGINT)  # as a terminal does: to the workers too
-    out, err = running.communicate(timeout=30)
-    assert running.returncode == 130, err
+            with Store(store) as opened:
+                count = len(opened.records())
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers too
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
     assert out == ""
     assert "Traceback" not in err
-    assert "what was finished is kept" in err
-    with Store(store) as kept:
-        assert len(kept.records()) >= count
+    assert "finished runs and checkpoints are kept" in err
+    with Store(store) as opened:
+        assert len(opened.records()) >= count

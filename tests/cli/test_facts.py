@@ -1,10 +1,8 @@
-"""`factmem facts` looks at a table."""
-
-import json
+"""`factmem facts`."""
 
 import pytest
+from tests.cli.commands import rejected, run_json, run_text
 
-from factmem.cli import main
 from factmem.facts import FactTable, write_csv
 
 HEADER = "subject,relation,answer\n"
@@ -17,11 +15,8 @@ def table_file(tmp_path):
     return str(path)
 
 
-def test_json_has_the_keys_of_the_contract(capsys, table_file):
-    assert main(["facts", table_file, "--json"]) == 0
-    out, err = capsys.readouterr()
-    found = json.loads(out)
-    assert err == ""
+def test_json_describes_the_table(table_file):
+    data = run_json("facts", table_file)
     expected = {
         "subjects": 16,
         "relations": 4,
@@ -34,58 +29,48 @@ def test_json_has_the_keys_of_the_contract(capsys, table_file):
         "most_facts_of_an_answer": 2,
         "warnings": [],
     }
-    assert {key: found[key] for key in expected} == expected
-    assert found["examples"][0] == ["subject 00", "relation 0", "answer 00"]
+    assert {key: data[key] for key in expected} == expected
+    assert data["examples"][0] == ["subject 00", "relation 0", "answer 00"]
 
 
-def test_people_see_sizes_bits_and_examples(capsys, table_file):
-    assert main(["facts", table_file]) == 0
-    out, _ = capsys.readouterr()
-    for shown in ("64", "192.0 bits", "subject 00", "relation 0"):
-        assert shown in out
+def test_text_shows_sizes_bits_and_examples(table_file):
+    text = run_text("facts", table_file)
+    for part in ("│ facts │ 64 │", "│ information (bits) │ 192.0 │", "subject 00", "relation 0"):
+        assert part in text
 
 
-def test_names_are_shown_as_text_not_as_markup_or_escape_codes(capsys, tmp_path):
+def test_names_are_not_read_as_markup_or_escape_codes(tmp_path):
     path = tmp_path / "odd.csv"
     path.write_text(HEADER + '[red]bold[/red],"<b>\x1b[31m",":smile:"\n')
-    assert main(["facts", str(path)]) == 0
-    out, _ = capsys.readouterr()
-    for shown in ("[red]bold[/red]", "<b>\\x1b[31m", ":smile:"):
-        assert shown in out
-    assert "\x1b" not in out
+    text = run_text("facts", path)
+    for part in ("[red]bold[/red]", "<b>\\x1b[31m", ":smile:"):
+        assert part in text
+    assert "\x1b" not in text
 
 
-def test_warnings_are_shown(capsys, tmp_path):
+def test_reports_warnings(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text(HEADER + "a,r,x\nb,r,y\na,q,x\n")
-    assert main(["facts", str(path), "--json"]) == 0
-    warnings = json.loads(capsys.readouterr().out)["warnings"]
-    assert len(warnings) == 3
+    assert len(run_json("facts", path)["warnings"]) == 3
+    assert run_text("facts", path).count("Warning: ") == 3
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "file is empty"),
+        (b"", "empty"),
         (b"a,b\n", "line 1"),
         (HEADER.encode(), "no facts"),
-        (b"\x89PNG\r\n\x1a\n\x00", "line 1: this is not UTF-8"),
+        (b"\x89PNG\r\n\x1a\n\x00", "line 1: not UTF-8"),
         (HEADER.encode() + b"s,r,a\ns,r,b\n", "line 3"),
     ],
 )
-def test_bad_tables_are_refused(capsys, tmp_path, content, message):
+def test_rejects_bad_tables(tmp_path, content, message):
     path = tmp_path / "bad.csv"
     path.write_bytes(content)
-    assert main(["facts", str(path), "--json"]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert message in err
-    assert err.count("\n") == 1
+    assert message in rejected("facts", path, "--json")
 
 
 @pytest.mark.parametrize("path", ["no such file.csv", ".", "nul\0inside", "a" * 5000])
-def test_bad_paths_are_refused(capsys, path):
-    assert main(["facts", path]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.count("\n") == 1
+def test_rejects_bad_paths(path):
+    rejected("facts", path)

@@ -1,17 +1,15 @@
-"""`factmem figure`: its files, its store, its patience and its refusals."""
+"""`factmem figure`: its files, its store, its time limit, its errors."""
 
 import csv
-import json
 from dataclasses import replace
 
 import pytest
-from tests.cli.test_app import refused
+from tests.cli.commands import rejected, run_json, run_text
 from tests.paper.here import Here
 from tests.paper.made import simple_plot
 
 import factmem.experiments
 import factmem.paper
-from factmem.cli import main
 from factmem.experiments import Experiment, IndependentTasks, Store, Task
 from factmem.paper import PaperFigure, estimate, figure_2
 from factmem.paper.estimate import Speed
@@ -21,219 +19,209 @@ SLOW = Speed(step=1000.0, flops=1e3, compiling=0.0)
 QUICK = Speed(step=0.0, flops=1e15, compiling=0.0)
 
 
-def count(*, number):
-    count.calls += 1
+def count_calls(*, number):
+    count_calls.calls += 1
     return {"number": number}
 
 
-count.calls = 0
+count_calls.calls = 0
 
 
-def counted(scale="quick", many=3):
-    tasks = [Task(Experiment("count", 1, count), {"number": k}) for k in range(many)]
+def cheap_figure(runs=3):
+    """Return a figure whose runs only count how often they are executed."""
+    tasks = [Task(Experiment("count", 1, count_calls), {"number": k}) for k in range(runs)]
 
     def plot(results):
-        y = tuple(float(found["number"]) for found in results)
-        slope = Slope("it", "law", 1.0, 0.9, 1.1, (0.85, 1.15))
-        return simple_plot(Line("a", y, y), name="it", slopes=(slope,))
+        y = tuple(float(result["number"]) for result in results)
+        slope = Slope("cheap", "law", 1.0, 0.9, 1.1, (0.85, 1.15))
+        return simple_plot(Line("a", y, y), name="cheap", slopes=(slope,))
 
-    return PaperFigure("it", "It", "told", IndependentTasks(tuple(tasks)), plot)
+    return PaperFigure("cheap", "Title", "text", IndependentTasks(tuple(tasks)), plot)
 
 
 @pytest.fixture(autouse=True)
-def here(monkeypatch, tmp_path):
-    """In this process, in a folder of its own."""
+def directory(monkeypatch, tmp_path):
+    """Run everything in this process, in an empty directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FACTMEM_STORE", str(tmp_path / "runs.sqlite"))
     monkeypatch.setattr(factmem.experiments, "LocalWorkers", lambda count: Here())
-    count.calls = 0
+    count_calls.calls = 0
     return tmp_path
 
 
 @pytest.fixture
 def cheap(monkeypatch):
-    monkeypatch.setattr(factmem.paper, "figure_named", lambda name, scale: counted(scale))
+    monkeypatch.setattr(factmem.paper, "get_figure", lambda name, scale: cheap_figure())
 
 
-def told(capsys, *arguments):
-    assert main(["figure", *arguments, "--json"]) == 0
-    out, err = capsys.readouterr()
-    assert err == ""
-    return json.loads(out)
+def set_speed(monkeypatch, speed):
+    monkeypatch.setattr(estimate, "measured_speed", lambda store, workers: speed)
 
 
-def test_a_figure_has_its_files_and_its_caption(capsys, here):
-    data = told(capsys, "2", "--out", "made/here")
+def test_writes_files_with_data_and_caption(directory):
+    data = run_json("figure", "2", "--out", "made")
     assert data["name"] == "2"
-    assert data["files"] == [f"made/here/figure-2.{kind}" for kind in ("pdf", "png", "csv", "txt")]
+    assert data["files"] == [f"made/figure-2.{kind}" for kind in ("pdf", "png", "csv", "txt")]
     assert data["caption"].startswith("4 prompts of 9 tokens")
     assert (data["slopes"], data["scale"]) == ([], "quick")
     assert data["seconds"] > 0
-    pdf, png, table, caption = (here / name for name in data["files"])
+    pdf, png, table, caption = (directory / name for name in data["files"])
     assert pdf.read_bytes().startswith(b"%PDF")
     assert png.read_bytes().startswith(b"\x89PNG")
     rows = list(csv.reader(table.read_text().splitlines()))
-    assert rows[0] == ["prompt", "place", "kind", "token"]
+    assert rows[0][0] == "prompt"
     assert len(rows) == 1 + 4 * 10
     assert data["caption"] in caption.read_text()
 
 
-def test_drawing_it_again_measures_nothing(capsys, here, monkeypatch):
-    first = told(capsys, "2")
-    with Store(here / "runs.sqlite") as store:
+def test_drawing_again_executes_nothing(directory, monkeypatch):
+    first = run_json("figure", "2")
+    with Store(directory / "runs.sqlite") as store:
         (record,) = store.records()
     assert record.experiment == "prompts"
 
-    def fails(**_):
+    def fail(**_):
         raise ZeroDivisionError
 
-    monkeypatch.setattr(figure_2, "MEASURE", Experiment("prompts", 1, fails))
-    again = told(capsys, "2")
+    monkeypatch.setattr(figure_2, "EXPERIMENT", Experiment("prompts", 1, fail))
+    again = run_json("figure", "2")
     assert again["caption"] == first["caption"]
-    with Store(here / "runs.sqlite") as store:
+    with Store(directory / "runs.sqlite") as store:
         assert store.records() == [record]
 
 
-def test_fresh_ignores_the_store_and_another_store_is_another(capsys, cheap, here):
-    told(capsys, "it")
-    told(capsys, "it")
-    assert count.calls == 3
-    told(capsys, "it", "--fresh")
-    assert count.calls == 6
-    told(capsys, "it", "--store", str(here / "other.sqlite"))
-    assert count.calls == 9
+def test_fresh_and_another_store_repeat_runs(cheap, directory):
+    run_json("figure", "cheap")
+    run_json("figure", "cheap")
+    assert count_calls.calls == 3
+    run_json("figure", "cheap", "--fresh")
+    assert count_calls.calls == 6
+    run_json("figure", "cheap", "--store", directory / "other.sqlite")
+    assert count_calls.calls == 9
 
 
-def test_slopes_are_told_with_whether_they_hold(capsys, cheap):
-    (slope,) = told(capsys, "it")["slopes"]
+def test_json_has_slopes_and_whether_they_hold(cheap):
+    (slope,) = run_json("figure", "cheap")["slopes"]
     assert slope["holds"] is True
     assert (slope["slope"], slope["low"], slope["high"]) == (1.0, 0.9, 1.1)
 
 
-def test_what_a_person_sees(capsys, cheap):
-    assert main(["figure", "it"]) == 0
-    out = capsys.readouterr().out
-    assert "A caption." in out
-    assert "figures/figure-it.pdf" in out
+def test_text_shows_caption_and_files(cheap):
+    text = run_text("figure", "cheap")
+    assert "A caption." in text
+    assert "figures/figure-cheap.pdf" in text
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("10",), "no figure '10'; there are 1-left, 1-right, 2, 3"),
-        (("x\n",), "no figure 'x\\n'; there are"),
-        ((), "--name requires an argument"),
-        (("2", "--workers", "0"), "--workers is at least 1"),
-        (("2", "--cluster", "here"), "is like tcp://host:8786, not 'here'"),
-        (("2", "--cluster", "tcp://h:1", "--workers", "2"), "give one of them"),
-        (("2", "--store", ""), "--store is the name of a file"),
-        (("2", "--out", ""), "--out is the name of a folder"),
-        (("2", "--out", "file"), "--out is a folder, and 'file' is none"),
-        (("2", "--out", "file/below/it"), "--out is a folder, and 'file' is none"),
-        (("2", "--so-far", "--fresh"), "give one of them"),
+        (("10",), "1-left, 1-right, 2, 3"),
+        (("x\n",), "'x\\n'"),
+        ((), "NAME is required"),
+        (("2", "--workers", "0"), "--workers must be at least 1"),
+        (("2", "--cluster", "here"), "tcp://host:8786"),
+        (("2", "--cluster", "tcp://h:1", "--workers", "2"), "--workers cannot be combined"),
+        (("2", "--store", ""), "--store: '' is not a file name"),
+        (("2", "--store", "no/such/runs.sqlite"), "no/such' does not exist"),
+        (("2", "--out", ""), "--out: '' is not a directory name"),
+        (("2", "--out", "file"), "--out: 'file' is not a directory"),
+        (("2", "--out", "file/below"), "/file' does not exist"),
+        (("2", "--out", "no/such"), "/no' does not exist"),
+        (("2", "--so-far", "--fresh"), "--so-far cannot be combined with --fresh"),
         (("2", "--scale", "huge"), "huge"),
     ],
 )
-def test_what_is_refused(capsys, here, arguments, message):
-    (here / "file").write_text("mine")
-    assert message in refused(capsys, ["figure", *arguments])
-    assert (here / "file").read_text() == "mine"
-    assert [path.name for path in here.iterdir()] == ["file"], "nothing is begun"
+def test_rejects_bad_input_before_any_work(directory, arguments, message):
+    (directory / "file").write_text("mine")
+    assert message in rejected("figure", *arguments)
+    assert (directory / "file").read_text() == "mine"
+    assert [path.name for path in directory.iterdir()] == ["file"]
 
 
-# ---- patience ------------------------------------------------------------------------------------
+def test_rejects_a_read_only_directory_before_any_work(cheap, monkeypatch):
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    message = rejected("figure", "cheap", "--out", "new")
+    assert "--out: directory '" in message
+    assert "is not writable" in message
+    assert count_calls.calls == 0
 
 
-def speed(monkeypatch, found):
-    monkeypatch.setattr(estimate, "measured_speed", lambda store, workers: found)
+# ---- Time limit ----------------------------------------------------------------------------------
 
 
-def test_paper_scale_that_takes_hours_wants_a_yes(capsys, cheap, monkeypatch, here):
+def test_hours_at_paper_scale_need_yes(cheap, monkeypatch, directory):
     monkeypatch.setattr(estimate, "_OTHER", 3 * 3600.0)
-    speed(monkeypatch, SLOW)
-    message = refused(capsys, ["figure", "it", "--scale", "paper"])
-    assert "figure it at paper scale takes about 9.0 hours on 1 workers" in message
+    set_speed(monkeypatch, SLOW)
+    message = rejected("figure", "cheap", "--scale", "paper")
+    assert "figure cheap at paper scale takes about 9.0 hours with 1 worker;" in message
     assert "--yes" in message
-    assert count.calls == 0
-    assert not (here / "figures").exists()
-    data = told(capsys, "it", "--scale", "paper", "--yes")
-    assert data["scale"] == "paper"
-    assert count.calls == 3
+    assert count_calls.calls == 0
+    assert not (directory / "figures").exists()
+    assert run_json("figure", "cheap", "--scale", "paper", "--yes")["scale"] == "paper"
+    assert count_calls.calls == 3
 
 
-def test_days_are_told_as_days(capsys, cheap, monkeypatch):
+def test_long_times_are_given_in_days(cheap, monkeypatch):
     monkeypatch.setattr(estimate, "_OTHER", 24 * 3600.0)
-    speed(monkeypatch, SLOW)
-    assert "takes about 3.0 days" in refused(capsys, ["figure", "it", "--scale", "paper"])
+    set_speed(monkeypatch, SLOW)
+    assert "takes about 3.0 days" in rejected("figure", "cheap", "--scale", "paper")
 
 
-def test_what_takes_less_than_an_hour_goes_ahead(capsys, cheap, monkeypatch):
-    speed(monkeypatch, QUICK)
-    assert told(capsys, "it", "--scale", "paper")["scale"] == "paper"
-    assert count.calls == 3
+def test_less_than_an_hour_needs_no_yes(cheap, monkeypatch):
+    set_speed(monkeypatch, QUICK)
+    assert run_json("figure", "cheap", "--scale", "paper")["scale"] == "paper"
+    assert count_calls.calls == 3
 
 
-def unasked(store, workers):
-    raise AssertionError("nobody asked how fast this machine is")
+def unexpected_measurement(store, workers):
+    raise AssertionError("the speed was measured")
 
 
-def test_speed_is_measured_only_where_it_may_take_long(capsys, cheap, monkeypatch):
-    monkeypatch.setattr(estimate, "measured_speed", unasked)
-    told(capsys, "it")
-    told(capsys, "it", "--scale", "paper")  # all of it is in the store
-    assert count.calls == 3
-    told(capsys, "it", "--scale", "paper", "--fresh", "--yes")
-    assert count.calls == 6
+def test_the_speed_is_measured_only_if_needed(cheap, monkeypatch):
+    monkeypatch.setattr(estimate, "measured_speed", unexpected_measurement)
+    run_json("figure", "cheap")
+    run_json("figure", "cheap", "--scale", "paper")  # all of it is in the store
+    assert count_calls.calls == 3
+    run_json("figure", "cheap", "--scale", "paper", "--fresh", "--yes")
+    assert count_calls.calls == 6
 
 
-def test_what_the_store_has_needs_no_patience(capsys, cheap, monkeypatch, here):
+def test_stored_runs_do_not_count_for_the_time_limit(cheap, monkeypatch, directory):
     monkeypatch.setattr(estimate, "_OTHER", 0.9 * 3600)
-    speed(monkeypatch, SLOW)
-    assert "takes about 2.7 hours" in refused(capsys, ["figure", "it", "--scale", "paper"])
-    with Store(here / "runs.sqlite") as store:
-        for task in counted().measured.tasks[:2]:
+    set_speed(monkeypatch, SLOW)
+    assert "takes about 2.7 hours" in rejected("figure", "cheap", "--scale", "paper")
+    with Store(directory / "runs.sqlite") as store:
+        for task in cheap_figure().measurement.tasks[:2]:
             store.put(factmem.experiments.execute(task))
-    told(capsys, "it", "--scale", "paper")
-    assert count.calls == 3
-    message = refused(capsys, ["figure", "it", "--scale", "paper", "--fresh"])
-    assert "takes about 2.7 hours" in message, "fresh is all of it again"
+    run_json("figure", "cheap", "--scale", "paper")
+    assert count_calls.calls == 3
+    message = rejected("figure", "cheap", "--scale", "paper", "--fresh")
+    assert "takes about 2.7 hours" in message, "--fresh repeats all runs"
 
 
-def test_a_folder_that_cannot_be_written_is_told_before_anything_is_measured(
-    capsys, cheap, monkeypatch, here
-):
-    monkeypatch.setattr("os.access", lambda place, mode: False)
-    message = refused(capsys, ["figure", "it", "--out", "new/folder"])
-    assert "--out: nothing can be written into '.'" in message
-    assert count.calls == 0
+# ---- Unfinished figures --------------------------------------------------------------------------
 
 
-# ---- so far --------------------------------------------------------------------------------------
+def test_so_far_draws_stored_runs_and_executes_none(monkeypatch, directory):
+    def plot(results):
+        y = tuple(float(result["number"]) for result in results if result)
+        return simple_plot(Line("a", y, y), name="cheap", caption=f"{len(y)} points.")
 
-
-def test_so_far_draws_what_is_there_and_measures_nothing(capsys, monkeypatch, here):
-    def named(name, scale):
-        return replace(counted(scale, many=4), by_parts=True, plot=some)
-
-    def some(results):
-        y = tuple(float(found["number"]) for found in results if found)
-        return simple_plot(Line("a", y, y), name="it", caption=f"{len(y)} points.")
-
-    monkeypatch.setattr(factmem.paper, "figure_named", named)
-    monkeypatch.setattr(estimate, "measured_speed", unasked)
-    with Store(here / "runs.sqlite") as store:
-        for task in counted().measured.tasks:
+    partial = replace(cheap_figure(runs=4), allows_partial=True, plot=plot)
+    monkeypatch.setattr(factmem.paper, "get_figure", lambda name, scale: partial)
+    monkeypatch.setattr(estimate, "measured_speed", unexpected_measurement)
+    with Store(directory / "runs.sqlite") as store:
+        for task in cheap_figure().measurement.tasks:
             store.put(factmem.experiments.execute(task))
-    data = told(capsys, "it", "--so-far", "--scale", "paper")
-    assert count.calls == 3
+    data = run_json("figure", "cheap", "--so-far", "--scale", "paper")
+    assert count_calls.calls == 3
     assert (data["caption"], data["missing_runs"]) == ("3 points.", 1)
-    data = told(capsys, "it")
+    data = run_json("figure", "cheap")
     assert (data["caption"], data["missing_runs"]) == ("4 points.", 0)
-    assert count.calls == 4
+    assert count_calls.calls == 4
 
 
-def test_so_far_refuses_what_can_only_be_drawn_whole(capsys, cheap, here):
-    message = refused(capsys, ["figure", "it", "--so-far"])
-    assert "figure it is drawn whole, and 3 runs are missing" in message
-    assert not (here / "figures").exists()
-    assert count.calls == 0
+def test_so_far_rejects_figures_that_cannot_be_drawn_in_part(cheap, directory):
+    assert "3 runs are missing" in rejected("figure", "cheap", "--so-far")
+    assert not (directory / "figures").exists()
+    assert count_calls.calls == 0
