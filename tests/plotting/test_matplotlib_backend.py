@@ -1,43 +1,42 @@
-"""What matplotlib is given to draw; how it looks was looked at."""
+"""Figures drawn by matplotlib."""
 
 import io
 import math
 
 import numpy as np
 import pytest
-from tests.paper.made import simple_plot
-from tests.report import made
+from tests.plotting import samples
 
-from factmem.plotting.matplotlib_backend import printed
-from factmem.plotting.plot import Axis, Chart, HeatMap, Level, Line, Span
+from factmem.plotting import draw_matplotlib
+from factmem.plotting.plot import Axis, Chart, HeatMap, Level, Line, Note, Span
 
 HOSTILE = ("$5 & <b>", "$\\frac$ for 5", "a_b^c $x$", "%{x}")
 
 
-def of(*panels, **given):
-    return printed(simple_plot(panels=panels, **given))
+def draw(*panels, **fields):
+    return draw_matplotlib(samples.plot(*panels, **fields))
 
 
-def chart(*lines, **given):
+def chart(*lines, **fields):
     axes = {"x": Axis("size", "log"), "y": Axis("facts", "log")}
     lines = lines or (Line("a", (1.0, 10.0, 100.0), (2.0, 20.0, 200.0)),)
-    return Chart(**(axes | given), lines=lines)
+    return Chart(**(axes | fields), lines=lines)
 
 
-def heat_map(**given):
+def heat_map(**fields):
     cells = {
         "x": Axis("heads", ticks=((1.0, "one"), (2.0, "two"), (3.0, "three"))),
         "y": Axis("neurons"),
         "x_edges": (0.5, 1.5, 2.5, 3.5),
         "y_edges": (0.0, 10.0, 30.0),
         "values": ((0.0, 0.5, 1.0), (0.25, None, 0.75)),
-        "unit": "accuracy",
+        "value_label": "accuracy",
     }
-    return HeatMap(**(cells | given))
+    return HeatMap(**(cells | fields))
 
 
-def as_bytes(figure):
-    """Drawn in full: text that is taken for mathematics fails here."""
+def render(figure):
+    """Render the figure; text that is parsed as mathematics fails here."""
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=40)
     return file.getvalue()
@@ -49,9 +48,9 @@ def all_texts(figure):
     return {text.get_text() for text in figure.findobj(Text)}
 
 
-def test_a_chart_has_its_points_labels_scales_and_title():
+def test_charts_have_points_labels_scales_and_titles():
     line = Line("a", (1.0, 10.0, 100.0), (2.0, 20.0, 200.0))
-    figure = of(chart(line, title="left", y=Axis("loss")), title="whole")
+    figure = draw(chart(line, title="left", y=Axis("loss")), title="whole")
     (axes,) = figure.axes
     assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_title()) == ("size", "loss", "left")
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "linear")
@@ -61,9 +60,9 @@ def test_a_chart_has_its_points_labels_scales_and_title():
     assert axes.get_legend() is None, "one line needs no name"
 
 
-def test_bars_reach_from_the_least_to_the_most_over_seeds():
+def test_error_bars_span_the_range():
     line = Line("a", (1.0, 10.0), (2.0, 20.0), (1.5, 20.0), (4.0, 30.0))
-    (axes,) = of(chart(line)).axes
+    (axes,) = draw(chart(line)).axes
     (bars,) = axes.collections
     ends = [segment[:, 1].tolist() for segment in bars.get_segments()]
     np.testing.assert_allclose(ends, [[1.5, 4.0], [20.0, 30.0]])
@@ -72,11 +71,11 @@ def test_bars_reach_from_the_least_to_the_most_over_seeds():
     assert high > 30
 
 
-def test_ticks_stand_where_they_are_told_to():
+def test_custom_ticks_are_drawn():
     ticks = ((8.0, "eight"), (64.0, "$64"), (512.0, "many"))
     line = Line("a", (8.0, 512.0), (1.0, 2.0))
-    figure = of(chart(line, x=Axis("d", "log", ticks)))
-    as_bytes(figure)
+    figure = draw(chart(line, x=Axis("d", "log", ticks)))
+    render(figure)
     axis = figure.axes[0].xaxis
     assert axis.get_majorticklocs().tolist() == [8, 64, 512]
     assert [label.get_text() for label in axis.get_majorticklabels()] == ["eight", "$64", "many"]
@@ -84,8 +83,8 @@ def test_ticks_stand_where_they_are_told_to():
 
 
 def test_logarithmic_ticks_are_plain_numbers():
-    figure = of(chart(Line("a", (10.0, 1e5), (0.01, 1.0))))
-    as_bytes(figure)
+    figure = draw(chart(Line("a", (10.0, 1e5), (0.01, 1.0))))
+    render(figure)
     (axes,) = figure.axes
     named = {label.get_text() for label in axes.get_xticklabels()}
     assert {"10", "1,000", "100,000"} <= named
@@ -93,7 +92,7 @@ def test_logarithmic_ticks_are_plain_numbers():
 
 
 def test_short_logarithmic_axes_have_ticks_at_2_and_5():
-    short, long = (of(chart(Line("a", (10.0, end), (1.0, 2.0)))) for end in (60.0, 1e6))
+    short, long = (draw(chart(Line("a", (10.0, end), (1.0, 2.0)))) for end in (60.0, 1e6))
     named = [
         {label.get_text() for label in figure.axes[0].get_xticklabels(minor=True)} - {""}
         for figure in (short, long)
@@ -103,10 +102,10 @@ def test_short_logarithmic_axes_have_ticks_at_2_and_5():
     assert named[1] == set()
 
 
-def test_what_was_measured_decides_what_is_in_sight():
+def test_limits_fit_measured_lines_and_not_references():
     measured = Line("a", (10.0, 100.0), (1.0, 5.0), (0.5, 5.0), (1.0, 8.0))
     reference = Line("theory", (1e-3, 1e9), (1e-3, 1e9), kind="reference")
-    (axes,) = of(chart(measured, reference)).axes
+    (axes,) = draw(chart(measured, reference)).axes
     assert 5 < axes.get_xlim()[0] < 10
     assert 100 < axes.get_xlim()[1] < 200
     assert 0.2 < axes.get_ylim()[0] < 0.5
@@ -114,16 +113,16 @@ def test_what_was_measured_decides_what_is_in_sight():
     assert len(axes.lines) >= 2
 
 
-def test_linear_axes_of_losses_begin_at_nothing():
+def test_linear_axes_start_at_zero_if_values_are_near_it():
     line = Line("loss", (0.0, 10.0), (3.0, 0.01), kind="curve")
-    (axes,) = of(chart(line, x=Axis("steps"), y=Axis("loss"))).axes
+    (axes,) = draw(chart(line, x=Axis("steps"), y=Axis("loss"))).axes
     assert axes.get_xlim()[0] == axes.get_ylim()[0] == 0
     assert axes.get_ylim()[1] == pytest.approx(3 + 0.04 * 2.99)
 
 
-def test_levels_are_in_sight_and_named():
+def test_levels_are_visible_and_named():
     chosen = chart(y=Axis("loss"), levels=(Level("ln $32", math.log(32)), Level("far", 500.0)))
-    figure = of(chosen)
+    figure = draw(chosen)
     (axes,) = figure.axes
     heights = [line.get_ydata()[0] for line in axes.lines[1:]]
     assert heights == [math.log(32), 500]
@@ -133,15 +132,15 @@ def test_levels_are_in_sight_and_named():
 
 def test_spans_are_shaded_and_named():
     spans = (Span("first", 1.0, 20.0), Span("second", 20.0, 100.0))
-    figure = of(chart(x=Axis("steps"), spans=spans))
+    figure = draw(chart(x=Axis("steps"), spans=spans))
     found = [(p.get_x(), p.get_x() + p.get_width()) for p in figure.axes[0].patches]
     assert found == [(1, 20), (20, 100)]
     assert {"first", "second"} <= all_texts(figure)
 
 
-def test_every_line_is_in_the_legend_and_told_apart_without_colors():
+def test_every_line_is_in_the_legend_and_differs_in_grayscale():
     lines = [Line(f"l{k}", (1.0, 2.0), (1.0 + k, 2.0 + k)) for k in range(4)]
-    (axes,) = of(chart(*lines, Line("ref", (1.0, 2.0), (1.0, 2.0), kind="reference"))).axes
+    (axes,) = draw(chart(*lines, Line("ref", (1.0, 2.0), (1.0, 2.0), kind="reference"))).axes
     named = [text.get_text() for text in axes.get_legend().get_texts()]
     assert named == ["l0", "l1", "l2", "l3", "ref"]
     markers = [line.get_marker() for line in axes.lines]
@@ -150,14 +149,14 @@ def test_every_line_is_in_the_legend_and_told_apart_without_colors():
     assert axes.lines[4].get_linestyle() == "--"
 
 
-def test_a_chart_without_points_is_still_drawn():
-    assert as_bytes(of(chart(Line("nothing", (), ())))).startswith(b"\x89PNG")
+def test_charts_without_points_are_drawn():
+    assert render(draw(chart(Line("nothing", (), ())))).startswith(b"\x89PNG")
     empty = Line("nothing", (), (), (), ())
-    assert as_bytes(of(chart(empty, empty))).startswith(b"\x89PNG")
+    assert render(draw(chart(empty, empty))).startswith(b"\x89PNG")
 
 
-def test_a_map_has_its_cells_limits_and_scale_of_colors():
-    figure = of(heat_map(lines=(Line("frontier", (1.0, 3.0), (5.0, 25.0), kind="reference"),)))
+def test_heat_maps_have_cells_limits_and_a_color_bar():
+    figure = draw(heat_map(lines=(Line("frontier", (1.0, 3.0), (5.0, 25.0), kind="reference"),)))
     axes, bar = figure.axes
     (mesh,) = axes.collections
     values = mesh.get_array()
@@ -169,17 +168,17 @@ def test_a_map_has_its_cells_limits_and_scale_of_colors():
         "neurons",
         "accuracy",
     )
-    as_bytes(figure)
+    render(figure)
     assert [label.get_text() for label in axes.get_xticklabels()] == ["one", "two", "three"]
     assert list(axes.lines[0].get_xdata()) == [1, 3]
 
 
-def test_a_map_of_kinds_names_them_and_has_no_scale():
-    kinds = ("subject", "relation", "noise")
+def test_categories_have_a_legend_and_no_color_bar():
+    categories = ("subject", "relation", "noise")
     values = ((0.0, 1.0, 2.0), (2.0, 1.0, 0.0))
-    figure = of(heat_map(values=values, kinds=kinds))
+    figure = draw(heat_map(values=values, categories=categories))
     (axes,) = figure.axes
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == list(kinds)
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == list(categories)
     (mesh,) = axes.collections
     colors = mesh.cmap(mesh.norm(mesh.get_array()))
     assert len({tuple(c) for c in np.reshape(colors, (-1, 4))}) == 3
@@ -187,23 +186,23 @@ def test_a_map_of_kinds_names_them_and_has_no_scale():
     assert [tuple(c) for c in np.reshape(colors, (2, 3, 4))[0]] == patches
 
 
-def test_texts_stand_in_the_middles_of_their_cells():
+def test_texts_are_in_the_middle_of_their_cells():
     texts = (("a", "$b", "c"), ("d", "e", "f"))
-    (axes, _) = of(heat_map(texts=texts)).axes
+    (axes, _) = draw(heat_map(texts=texts)).axes
     found = {text.get_text(): text.get_position() for text in axes.texts}
     assert found["a"] == (1.0, 5.0)
     assert found["$b"] == (2.0, 5.0)
     assert found["f"] == (3.0, 20.0)
 
 
-def test_panels_stand_in_rows_and_spare_places_are_empty():
-    figure = of(chart(), chart(), chart(), columns=2)
+def test_panels_fill_rows_and_spare_axes_are_hidden():
+    figure = draw(chart(), chart(), chart(), columns=2)
     assert [axes.axison for axes in figure.axes] == [True, True, True, False]
-    assert len(of(chart(), columns=4).axes) == 1
+    assert len(draw(chart(), columns=4).axes) == 1
 
 
-def test_text_is_text_and_nothing_else():
-    """As bytes, so that everything is laid out: `$\\frac$` would fail."""
+def test_all_text_is_plain_text():
+    """Rendering `$\\frac$` as mathematics would fail."""
     names = HOSTILE
     lines = [Line(name, (1.0, 2.0), (1.0 + k, 2.0)) for k, name in enumerate(names)]
     left = Chart(
@@ -219,29 +218,104 @@ def test_text_is_text_and_nothing_else():
         title=names[1],
         texts=((names[0], names[1], names[2]), ("", names[3], "")),
     )
-    figure = of(left, right, title=names[1])
-    as_bytes(figure)
+    figure = draw(left, right, title=names[1])
+    render(figure)
     assert set(names) <= all_texts(figure)
 
 
-def test_color_bars_and_kinds_are_text_too():
-    figure = of(heat_map(unit=HOSTILE[1]))
-    as_bytes(figure)
+def test_color_bars_and_categories_are_plain_text():
+    figure = draw(heat_map(value_label=HOSTILE[1]))
+    render(figure)
     assert HOSTILE[1] in all_texts(figure)
-    kinds = of(heat_map(values=((0.0, 1.0, 0.0), (1.0, 0.0, 1.0)), kinds=HOSTILE[1:3]))
-    as_bytes(kinds)
-    assert set(HOSTILE[1:3]) <= all_texts(kinds)
+    values = ((0.0, 1.0, 0.0), (1.0, 0.0, 1.0))
+    figure = draw(heat_map(values=values, categories=HOSTILE[1:3]))
+    render(figure)
+    assert set(HOSTILE[1:3]) <= all_texts(figure)
 
 
-def test_a_hostile_report_is_drawn_as_it_is():
-    figure = printed(made.hostile())
-    as_bytes(figure)
-    assert {made.BOLD, made.SCRIPT, made.TEMPLATE} <= all_texts(figure)
+def test_hostile_names_are_drawn_literally():
+    figure = draw_matplotlib(samples.hostile())
+    render(figure)
+    assert {samples.BOLD, samples.SCRIPT, samples.TEMPLATE} <= all_texts(figure)
 
 
-def test_nothing_of_the_style_is_left_behind():
+def test_the_global_style_is_unchanged():
     import matplotlib as mpl
 
     before = dict(mpl.rcParams)
-    of(chart())
+    draw(chart())
     assert dict(mpl.rcParams) == before
+
+
+def test_limits_of_axes_are_respected():
+    x, y = Axis("x", "log", limits=(0.5, 1000.0)), Axis("y", limits=(0.0, None))
+    (axes,) = draw(chart(x=x, y=y)).axes
+    assert axes.get_xlim() == (0.5, 1000)
+    assert axes.get_ylim()[0] == 0
+    assert axes.get_ylim()[1] > 200
+
+
+def test_points_have_markers_and_no_line():
+    line = Line("a", (1.0, 10.0), (2.0, 20.0), kind="points", x_low=(0.5, 9.0), x_high=(1.0, 40.0))
+    (axes,) = draw(chart(line)).axes
+    (bars,) = axes.collections
+    ends = [segment[:, 0].tolist() for segment in bars.get_segments()]
+    np.testing.assert_allclose(ends, [[0.5, 1.0], [9.0, 40.0]])
+    assert axes.lines[0].get_linestyle() == "None"
+    assert axes.lines[0].get_marker() == "o"
+    assert axes.get_xlim()[0] < 0.5
+    assert axes.get_xlim()[1] > 40
+
+
+def test_references_of_a_group_share_a_dash_pattern():
+    names = (("a", ""), ("b1", "b"), ("b2", "b"))
+    lines = [
+        Line(name, (1.0, 2.0), (1.0, 2.0), kind="reference", group=group) for name, group in names
+    ]
+    (axes,) = draw(chart(*lines)).axes
+    first, second, third = (line._dash_pattern for line in axes.lines)
+    assert first != second == third
+
+
+def test_lines_may_be_left_out_of_the_legend():
+    lines = [Line(name, (1.0, 2.0), (1.0, 2.0), in_legend=name != "c") for name in "abc"]
+    (axes,) = draw(chart(*lines)).axes
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "b"]
+
+
+def test_panels_may_share_a_legend():
+    lines = [Line(name, (1.0, 2.0), (1.0, 2.0)) for name in "abc"]
+    figure = draw(chart(*lines[:2]), chart(*lines[1:]), shared_legend=True)
+    assert [axes.get_legend() for axes in figure.axes] == [None, None]
+    (legend,) = figure.legends
+    assert sorted(text.get_text() for text in legend.get_texts()) == ["a", "b", "c"]
+
+
+def test_notes_are_plain_text_at_their_points():
+    figure = draw(chart(notes=(Note(HOSTILE[1], 10.0, 20.0),)))
+    render(figure)
+    (note,) = figure.axes[0].texts
+    assert (note.get_text(), note.xy) == (HOSTILE[1], (10, 20))
+
+
+def test_brackets_are_drawn_above_the_chart():
+    spans, brackets = (Span("first", 1.0, 60.0),), (Span(HOSTILE[1], 1.0, 80.0),)
+    figure = draw(
+        chart(
+            x=Axis("steps", limits=(0.0, 100.0)), spans=spans, spans_label="ours",
+            brackets=brackets, brackets_label=HOSTILE[2],
+        )
+    )  # fmt: skip
+    render(figure)
+    (axes,) = figure.axes
+    bracket = axes.lines[-1]
+    np.testing.assert_allclose(bracket.get_xdata(), [0.01, 0.8])
+    assert all(height > 1 for height in bracket.get_ydata())
+    assert {"first", "ours", HOSTILE[1], HOSTILE[2]} <= all_texts(figure)
+
+
+def test_color_bars_have_custom_ticks():
+    figure = draw(heat_map(value_ticks=((0.0, "none"), (1.0, HOSTILE[1]))))
+    render(figure)
+    _, bar = figure.axes
+    assert [label.get_text() for label in bar.get_yticklabels()] == ["none", HOSTILE[1]]

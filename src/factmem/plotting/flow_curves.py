@@ -1,129 +1,103 @@
-"""Losses against flow time with the stages of training shaded, as in Figure 5."""
+"""Losses against flow time with the stages of training, as in Figure 5."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.figure import Figure
 
-from factmem.plotting.drawing import STYLE, label_beside
+from factmem.plotting.plot import Axis, Chart, Level, Line, Plot, Span
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from factmem.dynamics import Curves, Population, Stages
+    from factmem.dynamics import Curves, PromptPopulation, Stages
 
 __all__ = ["AUTHORS_STAGES", "flow_curves"]
 
 AUTHORS_STAGES = (180.0, 500.0, 819.2)
-"""Where the stages end that the authors shade by hand on the left of Figure 5, in flow time."""
+"""Ends of the stages that the authors of the paper shade by hand in Figure 5, left, in flow time."""
 
-_NAMES = ("initialization", "hallucination", "convergence")
-_SHADES = ("0.95", "0.86", "0.95")
+_STAGE_NAMES = ("initialization", "hallucination", "convergence")
 
 
 def flow_curves(
     curves: "Curves",
     stages: "Stages",
-    questions: "Population",
+    population: "PromptPopulation",
     *,
     title: str = "",
-    authors: bool = False,
-    beside: "Curves | None" = None,
-    logarithmic: bool = False,
-) -> Figure:
-    """Draws total, relation-only and subject-only loss, with our stages shaded.
+    authors_stages: bool = False,
+    exact_flow: "Curves | None" = None,
+    log_time: bool = False,
+) -> Plot:
+    """Plot total, relation-only and subject-only loss, with the stages shaded.
 
     Args:
-        curves: what is drawn.
-        stages: those found in it.
-        questions: for the levels of the loss.
-        title: plain text.
-        authors: whether the authors' hand-drawn stages are shown above ours.
-        beside: the exact flow, drawn thin beside stochastic descent.
-        logarithmic: whether times are, over three decades.
+        curves: the losses.
+        stages: the stages found in them.
+        population: the prompts, for the levels of the loss.
+        title: title of the plot.
+        authors_stages: whether to show the stages shaded by the authors above ours.
+        exact_flow: the exact gradient flow, to compare SGD with.
+        log_time: whether time is logarithmic, over three decades.
     """
-    with mpl.rc_context(fname=STYLE):
-        figure = Figure(figsize=(5.6, 3.6))
-        axes = figure.subplots()
-        end = float(curves.times[-1])
-        seen = curves.seen
-        _levels(axes, questions)
+    end = float(curves.times[-1])
+    lines = [
+        Line(name, _floats(curves.times), _floats(values), kind="curve")
         for name, values in (
-            ("total", seen.loss),
-            ("relation only", seen.relation_loss),
-            ("subject only", seen.subject_loss),
-        ):
-            axes.plot(curves.times, np.asarray(values), label=name)
-        if beside is not None:
-            within = beside.times <= end
-            axes.plot(
-                beside.times[within],
-                beside.loss[within],
-                color="0.1",
-                linestyle=(0, (1, 1.5)),
-                linewidth=1.2,
-                label="total, exact flow",
-            )
-        axes.set_xscale("log" if logarithmic else "linear")
-        axes.set_xlim(end / 1000 if logarithmic else 0.0, end)
-        top = 1.22 * float(np.log(questions.given_relation.shape[1]))
-        ours = _ends(stages, end)
-        _shade(axes, ours, top, "ours" if authors else "")
-        if authors:
-            _mark(axes, AUTHORS_STAGES, 1.09 * top, end)
-        axes.set_ylim(0, (1.17 if authors else 1.0) * top)
-        axes.set_xlabel("flow time (steps × rate)")
-        axes.set_ylabel("loss (nats)")
-        figure.legend(loc="outside lower center", ncols=4)
-        figure.suptitle(title, parse_math=False)
-        return figure
+            ("total", curves.statistics.loss),
+            ("relation only", curves.statistics.relation_loss),
+            ("subject only", curves.statistics.subject_loss),
+        )
+    ]
+    if exact_flow is not None:
+        visible = exact_flow.times <= end
+        exact = _floats(exact_flow.times[visible]), _floats(exact_flow.loss[visible])
+        lines.append(Line("total, exact flow", *exact, kind="reference"))
+    time = Axis(
+        "flow time (steps × rate)",
+        "log" if log_time else "linear",
+        limits=(end / 1000 if log_time else 0.0, end),
+    )
+    chart = Chart(
+        time,
+        Axis("loss (nats)", limits=(0.0, None)),
+        tuple(lines),
+        levels=_levels(population),
+        spans=_spans(stages, end),
+        spans_label="ours",
+        brackets=_authors_spans(end) if authors_stages else (),
+        brackets_label="authors",
+    )
+    return Plot("flow", title, (chart,), columns=1, shared_legend=True)
 
 
-def _ends(stages: "Stages", end: float) -> "list[tuple[float, float, int]]":
-    """From, to and number of the stages that there are."""
+def _spans(stages: "Stages", end: float) -> tuple[Span, ...]:
+    """Return the stages up to the end of the curves."""
     if stages.init_end is None or stages.hallucination is None:
-        return []
+        return ()
     over = stages.hallucination.end
-    found = [(0.0, stages.init_end, 0), (stages.init_end, end if over is None else over, 1)]
-    return found if over is None else [*found, (over, end, 2)]
+    ends = [0.0, stages.init_end, end] if over is None else [0.0, stages.init_end, over, end]
+    return _named_spans(ends)
 
 
-def _shade(
-    axes: "Axes", spans: "Sequence[tuple[float, float, int]]", top: float, whose: str
-) -> None:
-    for start, stop, number in spans:
-        axes.axvspan(start, stop, color=_SHADES[number], zorder=0, linewidth=0)
-        _write(axes, start, stop, 0.955 * top, _NAMES[number])
-    if whose and spans:
-        label_beside(axes, 0.955 * top, whose)
+def _authors_spans(end: float) -> tuple[Span, ...]:
+    ends = [0.0, *AUTHORS_STAGES]
+    count = sum(start < end for start in ends[:-1])
+    return _named_spans([min(time, end) for time in ends[: count + 1]])
 
 
-def _mark(axes: "Axes", ends: "Sequence[float]", height: float, end: float) -> None:
-    """The authors' stages as a line with ticks, above the curves."""
-    start = 0.0
-    for number, stop in enumerate(ends):
-        if start < end:
-            _write(axes, start, min(stop, end), height * 1.035, _NAMES[number])
-            axes.plot([start, min(stop, end)], [height] * 2, "|-", color="0.4", linewidth=0.8)
-        start = stop
-    label_beside(axes, height, "authors")
+def _named_spans(ends: list[float]) -> tuple[Span, ...]:
+    return tuple(map(Span, _STAGE_NAMES, ends[:-1], ends[1:]))
 
 
-def _write(axes: "Axes", start: float, stop: float, height: float, text: str) -> None:
-    """A word in the middle of a span, as far as it is seen."""
-    start = max(start, float(axes.get_xlim()[0]))
-    if start < stop:
-        logarithmic = axes.get_xscale() == "log"
-        middle = (start * stop) ** 0.5 if logarithmic else (start + stop) / 2
-        axes.text(middle, height, text, ha="center", va="center", fontsize=7, color="0.3")
+def _levels(population: "PromptPopulation") -> tuple[Level, ...]:
+    answers, entropy = population.given_relation.shape[1], population.relation_entropy
+    # As many answers have this entropy if all are equally likely.
+    equivalent = round(float(np.exp(entropy)))
+    uniform = abs(entropy - np.log(equivalent)) < 1e-9
+    return (
+        Level(f"ln {answers}", float(np.log(answers))),
+        Level(f"ln {equivalent}" if uniform else "H(a | r)", entropy),
+    )
 
 
-def _levels(axes: "Axes", questions: "Population") -> None:
-    answers, known = questions.given_relation.shape[1], questions.relation_level
-    equally = round(float(np.exp(known)))  # so many answers, if they are equally frequent
-    by_relation = f"ln {equally}" if abs(known - np.log(equally)) < 1e-9 else "H(a | r)"
-    for level, name in ((float(np.log(answers)), f"ln {answers}"), (known, by_relation)):
-        axes.axhline(level, color="0.6", linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
-        label_beside(axes, level, name)
+def _floats(values: object) -> tuple[float, ...]:
+    return tuple(np.asarray(values, float).tolist())

@@ -1,278 +1,333 @@
-"""Drawing a `Plot` for paper, by matplotlib: readable at column width and in grayscale."""
+"""Draws a `Plot` by matplotlib for papers: readable at column width and in grayscale."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 import numpy as np
-from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
-from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.transforms import ScaledTranslation
 
-from factmem.plotting.drawing import STYLE
-from factmem.plotting.plot import Axis, Chart, HeatMap, Line, Plot, Span, looks
+from factmem.plotting.matplotlib_maps import category_patches, draw_heat_map
+from factmem.plotting.plot import Axis, Chart, HeatMap, Line, Plot, Span
+from factmem.plotting.styles import LineStyle, line_styles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.collections import QuadMesh
+    from matplotlib.legend import Legend
 
-__all__ = ["printed"]
+__all__ = ["draw_matplotlib"]
 
+_STYLE = Path(__file__).with_name("factmem.mplstyle")
 _COLORS = ("#1b6ca8", "#d1495b", "#2e933c", "#7a5195", "#8a6d3b", "#444444")
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "*", "h", "d")
 _DASHES = ("-", "--", "-.", ":")
+_REFERENCE_DASHES = ((0, (5, 3)), (0, (1, 1.5)), (0, (6, 2, 1, 2)))
 _SHADES = ("0.95", "0.87")
-_KINDS = ("#bcd8ee", "#f6c6bb", "#ececec", "#d9d2e9", "#c9e4c5", "#fdf0b5")
-_CHART, _MAP = (4.4, 3.3), (3.7, 3.0)
-"""Inches of one panel: text of 9 points is still 7 when it is shrunk to a column."""
+_PAGE_WIDTH = 8.8
+"""Inches that a row of charts may take: text of 9 points is then readable on a page."""
+_CHART_SIZE, _LOW_CHART = (4.4, 3.3), 2.7
+"""Width and height of a chart in inches, and its height among narrow or stacked charts."""
+_MAP_SIZE = (3.7, 3.0)
+_LEGEND_LINE, _LEGEND_GAP = 0.16, 0.42
+"""Height of a row of the legend, and its distance from the axes above, in inches."""
 _LETTER = 0.012
-"""The part of an axis that a letter of the name of a span takes."""
-_LEAST = 0.05
-"""The part of an axis below which a span has no room for its name, even upright."""
-_FEW_DECADES = 1.7
-"""Logarithmic axes shorter than this get ticks at 2 and 5 as well."""
+"""Width of a letter of a span's name, as a fraction of the axis."""
+_MIN_SPAN = 0.05
+"""Fraction of the axis below which a span is too narrow for its name, even if it is rotated."""
+_BRACKET_HEIGHT = 1.085
+"""Height of brackets, in heights of the axes: above the names of spans."""
+_SHORT_LOG_AXIS = 1.7
+"""Logarithmic axes of fewer decades have ticks at 2 and 5 as well."""
 
 
-def printed(plot: Plot) -> Figure:
-    """A figure as matplotlib draws it."""
-    with mpl.rc_context(fname=STYLE):
-        columns = min(plot.columns, len(plot.panels))
+def draw_matplotlib(plot: Plot) -> Figure:
+    """Draw a plot by matplotlib, without changing matplotlib's global state."""
+    with mpl.rc_context(fname=_STYLE):
+        columns = max(1, min(plot.columns, len(plot.panels)))
         rows = -(-len(plot.panels) // columns)
-        size = _size(plot.panels[0])
-        figure = Figure(figsize=(columns * size[0], rows * size[1]))
-        axes = np.ravel(figure.subplots(rows, columns, squeeze=False))
-        for place, panel in zip(axes, plot.panels, strict=False):
+        figure = Figure(figsize=_figure_size(plot, rows, columns))
+        grid = np.ravel(figure.subplots(rows, columns, squeeze=False))
+        for axes, panel in zip(grid, plot.panels, strict=False):
             if isinstance(panel, Chart):
-                _draw_chart(place, panel)
+                _draw_chart(axes, panel)
             else:
-                _draw_map(figure, place, panel)
-            place.set_title(panel.title, fontsize=9, parse_math=False)
-        for place in axes[len(plot.panels) :]:
-            place.set_axis_off()
+                draw_heat_map(figure, axes, panel)
+            _set_axis(axes, "x", panel.x)
+            _set_axis(axes, "y", panel.y)
+            if isinstance(panel, Chart):
+                _fit_limits(axes, panel)
+                _annotate(axes, panel)
+            if not plot.shared_legend:
+                _add_legend(axes, panel)
+            axes.set_title(panel.title, fontsize=9, parse_math=False, pad=_title_pad(panel))
+        for axes in grid[len(plot.panels) :]:
+            axes.set_axis_off()
+        if plot.shared_legend:
+            _add_shared_legend(figure, grid.tolist(), plot)
         figure.suptitle(plot.title, fontsize=10, parse_math=False)
         return figure
 
 
-def _size(panel: Chart | HeatMap) -> tuple[float, float]:
-    """A little more for what is long: the names of lines, many cells with text."""
-    if isinstance(panel, Chart):
-        return _CHART[0], _CHART[1] + 0.16 * len(panel.lines)
-    cells = len(panel.x_edges) - 1
-    width = max(_MAP[0], 0.42 * cells + 1.2) if panel.texts is not None else _MAP[0]
-    return width, max(_MAP[1], 0.24 * len(panel.y_edges) + 1.0)
+def _figure_size(plot: Plot, rows: int, columns: int) -> tuple[float, float]:
+    """Return width and height in inches, from the size of the largest panel."""
+    sizes = [_panel_size(panel, plot, rows, columns) for panel in plot.panels]
+    width, height = (max(lengths) for lengths in zip(*sizes, strict=True))
+    return columns * width, rows * height + 2 * _LEGEND_LINE * plot.shared_legend
+
+
+def _panel_size(panel: Chart | HeatMap, plot: Plot, rows: int, columns: int) -> tuple[float, float]:
+    if isinstance(panel, HeatMap):
+        cells = len(panel.x_edges) - 1 if panel.texts is not None else 0
+        width = max(_MAP_SIZE[0], 0.42 * cells + 1.2)
+        return width, max(_MAP_SIZE[1], 0.24 * len(panel.y_edges) + 1.0)
+    entries = 0 if plot.shared_legend else sum(line.in_legend for line in panel.lines)
+    height = _LOW_CHART if columns > 2 or rows > 1 else _CHART_SIZE[1]
+    legend_rows = -(-entries // _legend_columns(entries))
+    return min(_CHART_SIZE[0], _PAGE_WIDTH / columns), height + _LEGEND_LINE * legend_rows
+
+
+def _title_pad(panel: Chart | HeatMap) -> float:
+    """Return the distance of a panel's title in points: above the names of spans and brackets."""
+    if isinstance(panel, HeatMap):
+        return 6.0
+    return 6.0 + 10 * bool(panel.spans) + 22 * bool(panel.brackets)
 
 
 # ---- lines ---------------------------------------------------------------------------------------
 
 
 def _draw_chart(axes: "Axes", chart: Chart) -> None:
-    _draw_lines(axes, chart.lines)
-    _set_axis(axes, "x", chart.x)
-    _set_axis(axes, "y", chart.y)
-    _fit_limits(axes, chart)
+    styles, style = line_styles(chart.lines), LineStyle(0, 0)
+    references = [line.group or line.name for line in chart.lines if line.kind == "reference"]
+    dashes = dict(zip(dict.fromkeys(references), 9 * _REFERENCE_DASHES, strict=False))
+    for line in chart.lines:
+        style = styles.get(line.name, style)  # a fit has the color of the line before it
+        options = _line_options(line, style, dashes)
+        if line.low is None and line.x_low is None:
+            axes.plot(line.x, line.y, **options)
+        else:
+            errors = _errors(line.x, line.x_low, line.x_high), _errors(line.y, line.low, line.high)
+            axes.errorbar(
+                line.x, line.y, xerr=errors[0], yerr=errors[1], capsize=2.5, elinewidth=0.9,
+                **options,
+            )  # fmt: skip
+
+
+def _line_options(line: Line, style: LineStyle, dashes: Mapping[str, Any]) -> dict[str, Any]:
+    label = {"label": line.name if line.in_legend else None}
+    if line.kind == "reference":
+        dash = dashes[line.group or line.name]
+        return label | {"color": "0.35", "linestyle": dash, "linewidth": 1.1}
+    color = _COLORS[style.color % len(_COLORS)]
+    if line.kind == "fit":
+        return label | {"color": color, "linewidth": 1.0, "linestyle": ":"}
+    dash = _DASHES[style.color % len(_DASHES)]
+    if line.kind == "curve":
+        return label | {"color": color, "linestyle": dash}
+    joined = dash if line.group else "-"
+    # Every second color is hollow, to differ in grayscale too; a color used again is the opposite.
+    hollow = (style.color + style.color // len(_COLORS)) % 2
+    return label | {
+        "color": color,
+        "linestyle": joined if line.kind == "measured" else "none",
+        "linewidth": 0.8,
+        "marker": _MARKERS[style.marker % len(_MARKERS)],
+        "markersize": 4.5,
+        "markerfacecolor": "white" if hollow else color,
+    }
+
+
+def _errors(
+    values: Sequence[float], low: Sequence[float] | None, high: Sequence[float] | None
+) -> np.ndarray | None:
+    if low is None or high is None:
+        return None
+    middle = np.array(values)
+    return np.maximum([middle - np.array(low), np.array(high) - middle], 0)
+
+
+# ---- levels, spans, brackets, notes --------------------------------------------------------------
+
+
+def _annotate(axes: "Axes", chart: Chart) -> None:
     for number, span in enumerate(chart.spans):
-        axes.axvspan(span.start, span.end, color=_SHADES[number % 2], zorder=0, linewidth=0)
+        start = max(span.start, axes.get_xlim()[0]) if chart.x.scale == "log" else span.start
+        axes.axvspan(start, span.end, color=_SHADES[number % 2], zorder=0, linewidth=0)
         _name_span(axes, span)
+    if chart.brackets:
+        _draw_brackets(axes, chart)
     for level in chart.levels:
         axes.axhline(level.y, color="0.5", linewidth=0.9, linestyle=(0, (4, 3)), zorder=1)
         axes.annotate(
             level.name, (1.01, level.y), xycoords=("axes fraction", "data"), va="center",
             fontsize=7.5, color="0.3", parse_math=False,
         )  # fmt: skip
-    if len(chart.lines) > 1:
-        _legend_below(axes, len(chart.lines))
+    for note in chart.notes:
+        axes.annotate(
+            note.text, (note.x, note.y), xytext=(-5, 0), textcoords="offset points", ha="right",
+            va="bottom", fontsize=7.5, color="0.3", parse_math=False,
+        )  # fmt: skip
 
 
 def _name_span(axes: "Axes", span: Span) -> None:
-    """Above it; or upright within it, where it is too narrow for its name."""
-    left, right = axes.get_xlim()
-    share = (span.end - span.start) / (right - left)
-    if share < _LEAST:
-        return  # the caption has it
-    wide = share > _LETTER * len(span.name)
-    axes.text(
-        (span.start + span.end) / 2,
-        1.01 if wide else 0.94,
-        span.name,
-        transform=axes.get_xaxis_transform(),
-        rotation=0 if wide else 90,
-        ha="center",
-        va="bottom" if wide else "top",
-        fontsize=7,
-        color="0.3",
-        parse_math=False,
-    )
+    """Write the name above the span, or rotated inside it if the span is too narrow."""
+    start, end = _fractions(axes, span)
+    if end - start < _MIN_SPAN:
+        return  # the caption names it
+    wide = end - start > _LETTER * len(span.name)
+    height, rotation, align = (1.01, 0, "bottom") if wide else (0.94, 90, "top")
+    _write(axes, (start + end) / 2, height, span.name, rotation=rotation, va=align)
 
 
-def _legend_below(axes: "Axes", lines: int) -> None:
-    """Beside the lines there is no room that is sure to be empty."""
-    legend = axes.legend(
-        loc="upper center", bbox_to_anchor=(0.5, -0.18), fontsize=7.5, ncols=2 if lines > 3 else 1
-    )
-    for text in legend.get_texts():
-        text.set_parse_math(False)
+def _draw_brackets(axes: "Axes", chart: Chart) -> None:
+    for span in chart.brackets:
+        start, end = _fractions(axes, span)
+        if start >= end:
+            continue
+        axes.plot(
+            [start, end], [_BRACKET_HEIGHT] * 2, "|-", color="0.4", linewidth=0.8,
+            transform=axes.transAxes, clip_on=False,
+        )  # fmt: skip
+        if end - start > _LETTER * len(span.name):
+            _write(axes, (start + end) / 2, _BRACKET_HEIGHT + 0.015, span.name, va="bottom")
+    if chart.spans:
+        _write(axes, 1.01, 1.01, chart.spans_label, ha="left", va="bottom")
+    _write(axes, 1.01, _BRACKET_HEIGHT, chart.brackets_label, ha="left", va="center")
 
 
-def _draw_lines(axes: "Axes", lines: Sequence[Line]) -> None:
-    each, look = looks(lines), (0, 0)
-    for line in lines:
-        look = each.get(line.name, look)  # a fit has the color of the line before it
-        style = _style(line, *look)
-        if line.low is not None and line.high is not None:
-            y = np.array(line.y)
-            errors = np.maximum(np.array([y - np.array(line.low), np.array(line.high) - y]), 0)
-            axes.errorbar(line.x, line.y, errors, capsize=2.5, elinewidth=0.9, **style)
-        else:
-            axes.plot(line.x, line.y, **style)
+def _write(axes: "Axes", x: float, y: float, text: str, **options: Any) -> None:
+    """Write a small text at a point given in fractions of the axes."""
+    options = {"ha": "center", "fontsize": 7, "color": "0.3"} | options
+    axes.text(x, y, text, transform=axes.transAxes, parse_math=False, **options)
 
 
-def _style(line: Line, color: int, marker: int) -> dict[str, Any]:
-    shade = _COLORS[color % len(_COLORS)]
-    if line.kind == "reference":
-        dashes = {"color": "0.35", "linestyle": (0, (5, 3)), "linewidth": 1.1}
-        return {"label": line.name, **dashes}
-    if line.kind == "fit":
-        return {"label": line.name, "color": shade, "linewidth": 0.8, "linestyle": ":"}
-    dashes = _DASHES[color % len(_DASHES)]
-    if line.kind == "curve":
-        return {"label": line.name, "color": shade, "linestyle": dashes}
-    return {
-        "label": line.name,
-        "color": shade,
-        "linestyle": dashes if line.group else "-",
-        "linewidth": 0.8,
-        "marker": _MARKERS[marker % len(_MARKERS)],
-        "markersize": 4.5,
-        # Every second color hollow: told apart without colors too.
-        "markerfacecolor": "white" if color % 2 else shade,
-    }
+def _fractions(axes: "Axes", span: Span) -> tuple[float, float]:
+    """Return the visible part of a span in fractions of the x axis."""
+    low, high = axes.get_xlim()
+    ends = np.clip([span.start, span.end], low, high)
+    if axes.get_xscale() == "log":
+        low, high, ends = np.log(low), np.log(high), np.log(ends)
+    start, end = (ends - low) / (high - low)
+    return float(start), float(end)
+
+
+# ---- axes ----------------------------------------------------------------------------------------
 
 
 def _fit_limits(axes: "Axes", chart: Chart) -> None:
-    """What was measured decides what is in sight; a reference may leave the picture."""
-    seen = [line for line in chart.lines if line.kind != "reference"] or list(chart.lines)
-    lows = [line.low or line.y for line in seen]
-    highs = [line.high or line.y for line in seen]
-    x = [value for line in seen for value in line.x]
-    y = [value for values in (*lows, *highs) for value in values]
+    """Fit the limits to measured lines and levels; references may leave the picture."""
+    lines = [line for line in chart.lines if line.kind != "reference"] or list(chart.lines)
+    x = [v for line in lines for part in (line.x, line.x_low, line.x_high) for v in part or ()]
+    y = [v for line in lines for part in (line.y, line.low, line.high) for v in part or ()]
     y += [level.y for level in chart.levels]
-    axes.set_xlim(*_limits(x, chart.x.scale))
-    axes.set_ylim(*_limits(y, chart.y.scale))
+    axes.set_xlim(*_limits(x, chart.x))
+    axes.set_ylim(*_limits(y, chart.y))
 
 
-def _limits(values: Sequence[float], scale: str) -> tuple[float, float]:
-    values = [value for value in values if np.isfinite(value) and (scale != "log" or value > 0)]
+def _limits(values: Iterable[float], axis: Axis) -> tuple[float, float]:
+    log = axis.scale == "log"
+    values = [value for value in values if np.isfinite(value) and (value > 0 or not log)]
     low, high = min(values, default=0.1), max(values, default=1.0)
-    if scale == "log":
-        more = max((high / low) ** 0.08, 1.1)
-        return low / more, high * more
-    more = 0.04 * (high - low or 1.0)
-    return (0.0 if 0 <= low <= more else low - more), high + more
+    if log:
+        factor = max((high / low) ** 0.08, 1.1)
+        fitted = low / factor, high * factor
+    else:
+        margin = 0.04 * (high - low or 1.0)
+        fitted = (0.0 if 0 <= low <= margin else low - margin), high + margin
+    given = axis.limits
+    return (
+        fitted[0] if given[0] is None else given[0],
+        fitted[1] if given[1] is None else given[1],
+    )
 
 
 def _set_axis(axes: "Axes", which: str, axis: Axis) -> None:
     getattr(axes, f"set_{which}label")(axis.label, parse_math=False)
     getattr(axes, f"set_{which}scale")(axis.scale)
-    drawn = getattr(axes, f"{which}axis")
+    target = getattr(axes, f"{which}axis")
     if axis.ticks is not None:
-        drawn.set_major_locator(FixedLocator([place for place, _ in axis.ticks]))
+        target.set_major_locator(FixedLocator([position for position, _ in axis.ticks]))
         names = [name for _, name in axis.ticks]
-        drawn.set_major_formatter(FuncFormatter(lambda _, place: _named(names, place)))
-        drawn.set_minor_locator(NullLocator())
-        for label in drawn.get_ticklabels():
+        target.set_major_formatter(FuncFormatter(lambda _, index: _tick_name(names, index)))
+        target.set_minor_locator(NullLocator())
+        for label in target.get_ticklabels():
             label.set_parse_math(False)
     elif axis.scale == "log":
-        drawn.set_major_formatter(FuncFormatter(_plain))
-        drawn.set_minor_formatter(FuncFormatter(lambda value, _: _between(drawn, value)))
-        drawn.set_tick_params(which="both", labelsize=8)
+        target.set_major_formatter(FuncFormatter(_plain_number))
+        target.set_minor_formatter(FuncFormatter(lambda value, _: _minor_label(target, value)))
+        target.set_tick_params(which="both", labelsize=8)
 
 
-def _named(names: Sequence[str], place: int | None) -> str:
-    return names[place] if place is not None and place < len(names) else ""
+def _tick_name(names: Sequence[str], index: int | None) -> str:
+    return names[index] if index is not None and index < len(names) else ""
 
 
-def _plain(value: float, _: Any = None) -> str:
-    """1,000 and not 10³, which readers of facts expect."""
+def _plain_number(value: float, _: Any = None) -> str:
+    """Return 1,000 rather than 10³."""
     return f"{value:,.0f}" if value >= 1 else f"{value:g}"
 
 
-def _between(drawn: Any, value: float) -> str:
-    """Ticks within a decade are named where the axis is short."""
-    low, high = drawn.get_view_interval()
-    first = round(value / 10 ** np.floor(np.log10(value)))
-    short = np.log10(high / low) < _FEW_DECADES
-    return _plain(value) if short and first in (2, 5) else ""
+def _minor_label(axis: Any, value: float) -> str:
+    """Label 2 and 5 within a decade if the axis is short."""
+    low, high = axis.get_view_interval()
+    first_digit = round(value / 10 ** np.floor(np.log10(value)))
+    short = np.log10(high / low) < _SHORT_LOG_AXIS
+    return _plain_number(value) if short and first_digit in (2, 5) else ""
 
 
-# ---- maps ----------------------------------------------------------------------------------------
+# ---- legends -------------------------------------------------------------------------------------
 
 
-def _draw_map(figure: Figure, axes: "Axes", cells: HeatMap) -> None:
-    values = np.array([[np.nan if v is None else v for v in row] for row in cells.values], float)
-    names = len(cells.kinds)
-    colors = ListedColormap(_KINDS[:names]) if names else _colors(cells)
-    low, high = (-0.5, names - 0.5) if names else (cells.low, cells.high)
-    mesh = axes.pcolormesh(
-        cells.x_edges, cells.y_edges, values, cmap=colors, vmin=low, vmax=high,
-        edgecolors="white", linewidth=0.6 if cells.texts is not None else 0.2,
-    )  # fmt: skip
-    axes.grid(False)
-    axes.set_xlim(min(cells.x_edges), max(cells.x_edges))
-    axes.set_ylim(min(cells.y_edges), max(cells.y_edges))
-    if cells.texts is not None:
-        _write(axes, cells, values, mesh)
-    for line in cells.lines:
-        axes.plot(line.x, line.y, color="#d62728", linewidth=1.6, label=line.name,
-                  path_effects=[withStroke(linewidth=3, foreground="white")])  # fmt: skip
-    _set_axis(axes, "x", cells.x)
-    _set_axis(axes, "y", cells.y)
-    if _crowded(axes, cells):
-        axes.tick_params(axis="x", labelrotation=60)
-    if names:
-        patches = [Patch(color=_KINDS[place], label=name) for place, name in enumerate(cells.kinds)]
-        legend = axes.legend(
-            handles=patches, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=names,
-            fontsize=7.5,
-        )  # fmt: skip
-        for text in legend.get_texts():
-            text.set_parse_math(False)
+def _add_legend(axes: "Axes", panel: Chart | HeatMap) -> None:
+    """Put the legend below the panel: no place inside is sure to be empty."""
+    handles = _handles(axes, panel)
+    if len(handles) < (2 if isinstance(panel, Chart) else 1):
         return
-    figure.colorbar(mesh, ax=axes, pad=0.02).set_label(cells.unit, parse_math=False)
-    if cells.lines:
-        _legend_below(axes, len(cells.lines))
+    categories = len(panel.categories) if isinstance(panel, HeatMap) else 0
+    figure = axes.figure
+    below = axes.transAxes + ScaledTranslation(0, -_LEGEND_GAP, figure.dpi_scale_trans)
+    legend = axes.legend(
+        list(handles.values()), list(handles), loc="upper center", bbox_to_anchor=(0.5, 0),
+        bbox_transform=below, fontsize=7.5, ncols=categories or _legend_columns(len(handles)),
+    )  # fmt: skip
+    _use_plain_text(legend)
 
 
-def _crowded(axes: "Axes", cells: HeatMap) -> bool:
-    """Whether names below would run into each other: a letter takes about 0.08 inches."""
-    names = cells.x.ticks or ()
-    width = axes.get_position().width * axes.get_figure().get_figwidth()  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
-    return bool(0.08 * sum(len(name) + 1 for _, name in names) > width)
+def _legend_columns(entries: int) -> int:
+    return 2 if entries > 3 else 1
 
 
-def _colors(cells: HeatMap) -> str:
-    """Values on both sides of zero have two colors, the others one order from dark to light."""
-    return "RdBu_r" if cells.low < 0 < cells.high else "viridis"
+def _add_shared_legend(figure: Figure, grid: Sequence["Axes"], plot: Plot) -> None:
+    handles: dict[str, Any] = {}
+    for axes, panel in zip(grid, plot.panels, strict=False):
+        handles = _handles(axes, panel) | handles
+    if len(handles) < 2:
+        return
+    width = 0.5 + 0.065 * max(map(len, handles))  # inches of one entry
+    columns = max(1, min(len(handles), int(figure.get_figwidth() / width)))
+    columns = -(-len(handles) // -(-len(handles) // columns))  # rows of equal length
+    legend = figure.legend(
+        list(handles.values()), list(handles), loc="outside lower center", ncols=columns,
+        fontsize=7.5,
+    )  # fmt: skip
+    _use_plain_text(legend)
 
 
-def _write(axes: "Axes", cells: HeatMap, values: np.ndarray, mesh: "QuadMesh") -> None:
-    assert cells.texts is not None
-    low, high = mesh.get_clim()
-    for y, row in enumerate(cells.texts):
-        for x, text in enumerate(row):
-            share = (values[y, x] - low) / (high - low or 1.0)
-            # A line over the map goes round what is written.
-            behind = {"facecolor": mesh.cmap(share), "edgecolor": "none", "pad": 1.2}
-            dark = not cells.kinds and (share < 0.55 if cells.low >= 0 else abs(share - 0.5) > 0.35)
-            axes.text(
-                (cells.x_edges[x] + cells.x_edges[x + 1]) / 2,
-                (cells.y_edges[y] + cells.y_edges[y + 1]) / 2,
-                text,
-                ha="center",
-                va="center",
-                fontsize=6.5,
-                color="white" if dark else "0.1",
-                parse_math=False,
-                bbox=behind if text and cells.lines else None,
-            )
+def _handles(axes: "Axes", panel: Chart | HeatMap) -> dict[str, Any]:
+    """Return what stands for each line in the legend, in the order of the lines, by name."""
+    handles, labels = axes.get_legend_handles_labels()
+    # Of lines with error bars the legend shows the marker only.
+    artists = [handle[0] if isinstance(handle, tuple) else handle for handle in handles]
+    by_name = dict(zip(reversed(labels), reversed(artists), strict=True))
+    ordered = {line.name: by_name[line.name] for line in panel.lines if line.name in by_name}
+    if isinstance(panel, HeatMap):
+        return dict(zip(panel.categories, category_patches(panel), strict=True)) | ordered
+    return ordered
+
+
+def _use_plain_text(legend: "Legend") -> None:
+    for text in legend.get_texts():
+        text.set_parse_math(False)

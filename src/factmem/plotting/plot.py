@@ -1,12 +1,12 @@
-"""What a figure shows, apart from how it is drawn.
+"""The description of a figure, independent of the library that draws it.
 
-A figure is made once, as a `Plot`, and drawn twice: by matplotlib for paper (`printed`) and by
-plotly for the report (`factmem.report`). All text is plain: whoever draws escapes it.
+A `Plot` is drawn by matplotlib (`draw_matplotlib`) for papers and by plotly (`draw_plotly`) for web
+pages. All text is plain text; the backends escape it.
 """
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,15 +19,15 @@ __all__ = [
     "HeatMap",
     "Level",
     "Line",
+    "Note",
     "Plot",
     "Slope",
     "Span",
-    "looks",
 ]
 
-Cell = str | int | float | None
-_WIDEST = 0.3
-"""Of an interval that says something about a slope."""
+Value = str | int | float | None
+_MAX_INTERVAL_WIDTH = 0.3
+"""Wider confidence intervals of a slope are inconclusive."""
 
 
 @dataclass(frozen=True)
@@ -35,28 +35,33 @@ class Axis:
     """One axis.
 
     Args:
-        label: what is shown along it, with its unit.
-        scale: `log` where factors count.
-        ticks: places and what is written there; chosen by whoever draws if left out.
+        label: the quantity and its unit.
+        scale: linear or logarithmic.
+        ticks: positions and labels of the ticks; chosen by the backend if omitted.
+        limits: lowest and highest visible value; None to fit the data.
     """
 
     label: str
     scale: Literal["linear", "log"] = "linear"
     ticks: tuple[tuple[float, str], ...] | None = None
+    limits: tuple[float | None, float | None] = (None, None)
 
 
 @dataclass(frozen=True)
 class Line:
-    """Points that belong together.
+    """A series of points.
 
     Args:
-        name: for the legend.
-        x, y: the points.
-        low, high: the least and the largest over seeds at each x, where there are several.
-        kind: `measured` points have markers; a `curve` is followed closely; a `fit` is a straight
-            line through measured points, a `reference` one of the paper or of theory.
-        told: a sentence about each point, for those who point at it.
-        group: lines of one group have one color, and differ in their markers.
+        name: label in the legend.
+        x, y: coordinates of the points.
+        low, high: range of y at each point, such as the minimum and maximum over seeds.
+        kind: `measured` points have markers joined by a line, `points` have markers only, a `curve`
+            has no markers, a `fit` is drawn thin in the color of the line before it, and a
+            `reference` (a result of the paper or of theory) is gray.
+        hover_texts: a sentence about each point, shown on hover.
+        group: lines of one group share a color and differ in their markers.
+        x_low, x_high: range of x at each point.
+        in_legend: whether the line is listed in the legend.
     """
 
     name: str
@@ -64,41 +69,36 @@ class Line:
     y: tuple[float, ...]
     low: tuple[float, ...] | None = None
     high: tuple[float, ...] | None = None
-    kind: Literal["measured", "curve", "fit", "reference"] = "measured"
-    told: tuple[str, ...] = ()
+    kind: Literal["measured", "points", "curve", "fit", "reference"] = "measured"
+    hover_texts: tuple[str, ...] = ()
     group: str = ""
+    x_low: tuple[float, ...] | None = None
+    x_high: tuple[float, ...] | None = None
+    in_legend: bool = True
 
     @property
-    def own(self) -> bool:
-        """Whether it has a color of its own: what was measured, and curves."""
-        return self.kind in ("measured", "curve")
+    def has_own_style(self) -> bool:
+        """Whether the line has a color of its own, unlike fits and references."""
+        return self.kind in ("measured", "points", "curve")
+
+    @property
+    def has_markers(self) -> bool:
+        """Whether a marker is drawn at each point."""
+        return self.kind in ("measured", "points")
 
     def __post_init__(self) -> None:
-        each = (self.y, self.low, self.high, self.told or None)
-        if any(values is not None and len(values) != len(self.x) for values in each):
-            raise FactmemError(f"the line '{self.name}' has not one value for each x")
-
-
-def looks(lines: Iterable[Line]) -> dict[str, tuple[int, int]]:
-    """Which color and which marker each line has that has its own, by name.
-
-    Both are numbers. A line without a group has the same for both, so that it differ from all
-    others without colors too.
-    """
-    groups: dict[str, list[str]] = {}
-    found: dict[str, tuple[int, int]] = {}
-    for line in lines:
-        if line.own and line.name not in found:
-            members = groups.setdefault(line.group or line.name, [])
-            color = list(groups).index(line.group or line.name)
-            found[line.name] = (color, len(members) if line.group else color)
-            members.append(line.name)
-    return found
+        columns = (self.y, self.low, self.high, self.x_low, self.x_high, self.hover_texts or None)
+        lengths = {len(column) for column in columns if column is not None}
+        if lengths != {len(self.x)}:
+            raise FactmemError(
+                f"line '{self.name}': all columns must have one value per x ({len(self.x)}), "
+                f"got lengths {sorted(lengths)}"
+            )
 
 
 @dataclass(frozen=True)
 class Level:
-    """A height that means something, such as log D."""
+    """A labeled horizontal line, such as log D."""
 
     name: str
     y: float
@@ -106,7 +106,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Span:
-    """A part of the x axis that has a name, such as a stage of training."""
+    """A labeled interval of the x axis, such as a stage of training."""
 
     name: str
     start: float
@@ -114,8 +114,29 @@ class Span:
 
 
 @dataclass(frozen=True)
+class Note:
+    """A text whose lower right corner is at a point of the chart."""
+
+    text: str
+    x: float
+    y: float
+
+
+@dataclass(frozen=True)
 class Chart:
-    """Lines over two axes."""
+    """Lines over two axes.
+
+    Args:
+        x, y: the axes.
+        lines: the series.
+        title: title of this panel.
+        levels: labeled horizontal lines.
+        spans: shaded intervals of the x axis.
+        notes: texts inside the chart.
+        spans_label: label beside the names of `spans`; drawn only if there are `brackets`.
+        brackets: intervals to compare `spans` with, drawn as brackets above the chart.
+        brackets_label: label beside the brackets.
+    """
 
     x: Axis
     y: Axis
@@ -123,6 +144,10 @@ class Chart:
     title: str = ""
     levels: tuple[Level, ...] = ()
     spans: tuple[Span, ...] = ()
+    notes: tuple[Note, ...] = ()
+    spans_label: str = ""
+    brackets: tuple[Span, ...] = ()
+    brackets_label: str = ""
 
 
 @dataclass(frozen=True)
@@ -131,15 +156,16 @@ class HeatMap:
 
     Args:
         x, y: the axes.
-        x_edges, y_edges: of the cells, one more than there are cells.
-        values: by row, that is by y; None where nothing was measured.
-        unit: what the colors mean.
-        title: of this panel.
-        texts: what is written into the cells, if anything.
-        told: a sentence about each cell, for those who point at it.
-        low, high: the values at the ends of the colors.
-        kinds: if given, values are places in this list of names and colors mean nothing else.
-        lines: drawn over it, such as a frontier.
+        x_edges, y_edges: edges of the cells; one more than the number of cells.
+        values: one row per interval of y; None where nothing was measured.
+        value_label: the quantity that colors show.
+        title: title of this panel.
+        texts: text inside each cell.
+        hover_texts: a sentence about each cell, shown on hover.
+        low, high: values at the two ends of the color scale.
+        categories: names of categories; if given, each value is an index into them.
+        lines: lines over the map, such as a frontier.
+        value_ticks: values and labels of the ticks on the color bar.
     """
 
     x: Axis
@@ -147,32 +173,41 @@ class HeatMap:
     x_edges: tuple[float, ...]
     y_edges: tuple[float, ...]
     values: tuple[tuple[float | None, ...], ...]
-    unit: str
+    value_label: str
     title: str = ""
     texts: tuple[tuple[str, ...], ...] | None = None
-    told: tuple[tuple[str, ...], ...] | None = None
+    hover_texts: tuple[tuple[str, ...], ...] | None = None
     low: float = 0.0
     high: float = 1.0
-    kinds: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
     lines: tuple[Line, ...] = ()
+    value_ticks: tuple[tuple[float, str], ...] | None = None
+
+    @property
+    def diverging(self) -> bool:
+        """Whether colors tell negative from positive values."""
+        return self.low < 0 < self.high
 
     def __post_init__(self) -> None:
         size = (len(self.y_edges) - 1, len(self.x_edges) - 1)
-        for grid in (self.values, self.texts, self.told):
+        for grid in (self.values, self.texts, self.hover_texts):
             if grid is not None and (len(grid), *{len(row) for row in grid}) != size:
-                raise FactmemError(f"a map of {size[0]} × {size[1]} cells has as many values")
+                raise FactmemError(
+                    f"a heat map of {size[0]} × {size[1]} cells needs {size[0]} rows of {size[1]} "
+                    f"entries, got rows of {[len(row) for row in grid]}"
+                )
 
 
 @dataclass(frozen=True)
 class Slope:
-    """A fitted exponent, beside what the paper says.
+    """A fitted exponent with its 95 % confidence interval.
 
-        Args:
-            name: of the line.
-            law: what is fitted, such as `facts ∝ parameters^slope`.
-            slope, low, high: the exponent with its 95 % interval; None where no line can be fitted.
-    expected: the range that its interval should meet.
-            counts: whether this is the paper's own statement, and not a line beside it.
+    Args:
+        name: the line that it was fitted to.
+        law: the fitted law, such as `facts ∝ parameters^slope`.
+        slope, low, high: the exponent and its interval; None if no law can be fitted.
+        expected: the range that the interval should overlap.
+        counts: whether the paper makes this statement; otherwise the line is our addition.
     """
 
     name: str
@@ -184,54 +219,59 @@ class Slope:
     counts: bool = True
 
     @property
-    def says(self) -> bool:
-        """Whether the interval is narrow enough to say something."""
-        return self.low is not None and self.high is not None and self.high - self.low < _WIDEST
+    def conclusive(self) -> bool:
+        """Whether the interval is narrow enough to decide."""
+        if self.low is None or self.high is None:
+            return False
+        return self.high - self.low < _MAX_INTERVAL_WIDTH
 
     @property
     def holds(self) -> bool:
-        """Whether the interval says something, and meets the range."""
-        if self.low is None or self.high is None or not self.says:
+        """Whether the interval is conclusive and overlaps the expected range."""
+        if self.low is None or self.high is None or not self.conclusive:
             return False
         return self.low <= self.expected[1] and self.expected[0] <= self.high
 
     @property
-    def told(self) -> str:
-        """In one sentence."""
+    def description(self) -> str:
+        """The slope, its interval and the verdict in one sentence."""
         if self.slope is None:
-            return f"{self.name}: no line can be fitted, for something was not stored or not found."
+            return f"{self.name}: no law can be fitted because a capacity is zero or unknown."
         verdict = "holds" if self.holds else "does not hold here"
-        verdict = verdict if self.says else "too wide to tell"
+        verdict = verdict if self.conclusive else "inconclusive"
         return (
             f"{self.name}: {self.law}, slope {self.slope:.2f} (95 % interval {self.low:.2f} to "
-            f"{self.high:.2f}; asked to meet {self.expected[0]:g} to {self.expected[1]:g}): {verdict}."
+            f"{self.high:.2f}, expected {self.expected[0]:g} to {self.expected[1]:g}): {verdict}."
         )
 
 
 @dataclass(frozen=True)
 class DataTable:
-    """The numbers of a figure, as they go into its CSV file."""
+    """The numbers of a figure, as written to its CSV file."""
 
-    header: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    header: tuple[str, ...] = ()
+    rows: tuple[tuple[Value, ...], ...] = ()
 
     def __post_init__(self) -> None:
-        if any(len(row) != len(self.header) for row in self.rows):
-            raise FactmemError("a row of a table has one cell for each column")
+        for row in self.rows:
+            if len(row) != len(self.header):
+                raise FactmemError(
+                    f"each row needs one value per column ({len(self.header)}), got {len(row)}"
+                )
 
     @classmethod
-    def of(cls, header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> "DataTable":
-        """From any sequences."""
+    def of(cls, header: Sequence[str], rows: Sequence[Sequence[Value]]) -> "DataTable":
+        """Build a table from any sequences."""
         return cls(tuple(header), tuple(tuple(row) for row in rows))
 
     @property
     def csv(self) -> str:
-        """As CSV; what is missing is empty."""
-        written = io.StringIO()
-        writer = csv.writer(written, lineterminator="\n")
+        """The table as CSV; None becomes an empty field."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
         writer.writerow(self.header)
         writer.writerows(self.rows)
-        return written.getvalue()
+        return text.getvalue()
 
 
 @dataclass(frozen=True)
@@ -239,19 +279,21 @@ class Plot:
     """A figure, ready to be drawn.
 
     Args:
-        name: as the command line says it, such as `4-left`.
-        title: above it.
-        panels: side by side, `columns` in a row.
+        name: short name, as used on the command line and in file names, such as `4-left`.
+        title: title of the figure.
+        panels: the panels, row by row.
         caption: what was run, what is shown, and what does not hold.
         data: the numbers.
-        slopes: that were fitted.
-        columns: panels in a row.
+        slopes: fitted exponents.
+        columns: number of panels in a row.
+        shared_legend: whether all panels share one legend where they are printed together.
     """
 
     name: str
     title: str
     panels: tuple[Chart | HeatMap, ...]
-    caption: str
-    data: DataTable
+    caption: str = ""
+    data: DataTable = DataTable()
     slopes: tuple[Slope, ...] = ()
     columns: int = 2
+    shared_legend: bool = False

@@ -1,188 +1,209 @@
-"""Maps of the stages of training, beyond the paper: `benchmarks/dynamics.py` measures them."""
+"""Maps of the stages of training, beyond the paper; `benchmarks/dynamics.py` measures them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
-from matplotlib.patheffects import withStroke
 
-from factmem.plotting.drawing import STYLE, label_beside
+from factmem.plotting.plot import Axis, Chart, HeatMap, Level, Line, Plot
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+__all__ = ["TableStage", "learning_order", "softmax_losses", "stage_map"]
 
-__all__ = ["Cell", "learning_order", "softmax_stages", "stage_map"]
-
-_RELATIONS, _SUBJECTS, _NEITHER = "1b6ca8", "d1495b", "0.93"
+_FULL_COLOR = 0.55
+"""Fraction of training at which the color of a stage is strongest."""
+_DOT = 0.38
+"""Distance of a dot from the center of its cell, in widths of the cell."""
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One size of a table, and which stage its training has.
+class TableStage:
+    """The stage in which a model trained on one table knows only relations or only subjects.
 
     Args:
-        subjects, relations: S and R.
+        subjects, relations: S and R of the table.
         rate_ratio: λ_r / λ_s.
-        stage: `relations` are known alone, or `subjects`, or there is no such stage.
-        share: the part of the whole training that the stage takes.
-        before: the part of the time until the rest is learned that it takes.
-        marginal_first: whether noise or EOS says something before any relation does.
+        stage: `relations` or `subjects`, whichever is known alone; None if there is no such stage.
+        fraction: the stage's fraction of the whole training.
+        fraction_before: the stage's fraction of the time until the rest is learned.
+        marginal_first: whether noise or EOS is learned before any relation.
     """
 
     subjects: int
     relations: int
     rate_ratio: float
     stage: str | None
-    share: float
-    before: float
+    fraction: float
+    fraction_before: float
     marginal_first: bool = False
 
 
-def stage_map(cells: Sequence[Cell], answers: int, title: str = "") -> Figure:
-    """Where relations or subjects are known alone, and for how long.
+def stage_map(stages: Sequence[TableStage], answers: int, title: str = "") -> Plot:
+    """Plot where relations or subjects are known alone, and for how long.
 
     Args:
-        cells: sizes may be missing; several cells of one size are averaged on the left.
+        stages: sizes may be missing; several tables of one size are averaged in the map.
         answers: D, for the line where relations and subjects are equally fast.
-        title: plain text.
+        title: title of the plot.
     """
-    with mpl.rc_context(fname=STYLE):
-        figure = Figure(figsize=(7.6, 3.7))
-        left, right = figure.subplots(1, 2, width_ratios=(1.25, 1))
-        _draw_sizes(left, cells, answers)
-        _draw_ratios(right, cells)
-        figure.suptitle(title, parse_math=False)
-        return figure
+    return Plot("stages", title, (_size_map(stages, answers), _ratio_chart(stages)))
 
 
-def _draw_sizes(axes: "Axes", cells: Sequence[Cell], answers: int) -> None:
-    xs, ys = (sorted({getattr(c, name) for c in cells}) for name in ("subjects", "relations"))
-    for x, s in enumerate(xs):
-        for y, r in enumerate(ys):
-            here = [c for c in cells if (c.subjects, c.relations) == (s, r)]
-            if here:
-                _draw_cell(axes, x, y, here)
-    fast = np.geomspace(ys[0], ys[-1], 200)
-    same = fast * np.sqrt((answers - 1) / (fast - 1))
-    places = np.log2(same / xs[0]), np.log2(fast / ys[0])
-    axes.plot(*places, color="0.1", linestyle="--", linewidth=1)
-    axes.set_xlim(-0.5, len(xs) - 0.5)
-    axes.set_ylim(-0.5, len(ys) - 0.5)
-    axes.set_xticks(range(len(xs)), [str(s) for s in xs])
-    axes.set_yticks(range(len(ys)), [str(r) for r in ys])
-    axes.grid(False)
-    axes.set_aspect("equal")
-    axes.set_xlabel("subjects S")
-    axes.set_ylabel("relations R")
+def _size_map(stages: Sequence[TableStage], answers: int) -> HeatMap:
+    subjects = sorted({stage.subjects for stage in stages})
+    relations = sorted({stage.relations for stage in stages})
+    cells = [
+        [[each for each in stages if (each.subjects, each.relations) == (s, r)] for s in subjects]
+        for r in relations
+    ]
+    known = np.geomspace(relations[0], relations[-1], 200)
+    equal = known * np.sqrt((answers - 1) / (known - 1))
+    lines = [Line("equal rates", _floats(equal), _floats(known), kind="reference")]
+    marked = [
+        (s, r)
+        for r, row in zip(relations, cells, strict=True)
+        for s, cell in zip(subjects, row, strict=True)
+        if any(each.marginal_first for each in cell)
+    ]
+    if marked:
+        corners = [(float(s * 2**_DOT), float(r * 2**_DOT)) for s, r in marked]
+        x, y = zip(*corners, strict=True)
+        lines.append(Line("noise or EOS is learned first", x, y, kind="points"))
+    return HeatMap(
+        Axis("subjects S", "log", tuple((float(s), str(s)) for s in subjects)),
+        Axis("relations R", "log", tuple((float(r), str(r)) for r in relations)),
+        _edges(subjects),
+        _edges(relations),
+        tuple(tuple(_signed_fraction(cell) for cell in row) for row in cells),
+        "fraction of training",
+        texts=tuple(tuple(_cell_text(cell) for cell in row) for row in cells),
+        low=-_FULL_COLOR,
+        high=_FULL_COLOR,
+        lines=tuple(lines),
+        value_ticks=(
+            *((-f, f"relations {100 * f:.0f} %") for f in (0.5, 0.25)),
+            (0.0, "none"),
+            *((f, f"subjects {100 * f:.0f} %") for f in (0.25, 0.5)),
+        ),
+    )
 
 
-def _draw_cell(axes: "Axes", x: int, y: int, here: Sequence[Cell]) -> None:
-    share = float(np.mean([c.share for c in here]))
-    stages = [c.stage for c in here]
-    stage = max(set(stages), key=stages.count)
-    color = {"relations": f"#{_RELATIONS}", "subjects": f"#{_SUBJECTS}", None: _NEITHER}[stage]
-    strength = 0.25 + 0.75 * min(1.0, share / 0.55) if stage else 1.0
-    square = Rectangle((x - 0.48, y - 0.48), 0.96, 0.96, color=color, alpha=strength)
-    axes.add_patch(square)
-    text = f"{100 * share:.0f} %" if stage else "none"
-    if stage == "subjects":
-        text += "\nsubjects"
-    ink = "white" if stage and strength > 0.6 else "0.2"
-    written = axes.text(x, y, text, ha="center", va="center", fontsize=7, color=ink)
-    if ink != "white":  # readable where the line passes
-        written.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
-    if any(c.marginal_first for c in here):
-        axes.plot(x + 0.38, y + 0.38, ".", color="0.15", markersize=3.5)
+def _edges(sizes: Sequence[int]) -> tuple[float, ...]:
+    """Return the edges of cells around sizes that grow by factors of 2."""
+    return (*(size / 2**0.5 for size in sizes), sizes[-1] * 2**0.5)
 
 
-def _draw_ratios(axes: "Axes", cells: Sequence[Cell]) -> None:
-    wide = np.geomspace(0.25, 64, 400)
-    expected = 1 - np.minimum(wide, 1 / wide)
-    axes.plot(wide, expected, color="0.4", linestyle="--", linewidth=1, label="small α, predicted")
-    for stage, marker, color, name in (
-        ("relations", "o", f"#{_RELATIONS}", "relations alone"),
-        ("subjects", "s", f"#{_SUBJECTS}", "subjects alone"),
-        (None, "x", "0.3", "no such stage"),
+def _most_common_stage(cell: Sequence[TableStage]) -> str | None:
+    kinds = [each.stage for each in cell]
+    return max(set(kinds), key=kinds.count)
+
+
+def _signed_fraction(cell: Sequence[TableStage]) -> float | None:
+    """Return the mean fraction, negative for relations: the color scale has two sides."""
+    if not cell:
+        return None
+    fraction = float(np.mean([each.fraction for each in cell]))
+    return {"relations": -fraction, "subjects": fraction, None: 0.0}[_most_common_stage(cell)]
+
+
+def _cell_text(cell: Sequence[TableStage]) -> str:
+    if not cell:
+        return ""
+    stage = _most_common_stage(cell)
+    if stage is None:
+        return "none"
+    text = f"{100 * float(np.mean([each.fraction for each in cell])):.0f} %"
+    return text if stage == "relations" else f"{text}\nsubjects"
+
+
+def _ratio_chart(stages: Sequence[TableStage]) -> Chart:
+    ratios = np.geomspace(0.25, 64, 400)
+    predicted = 1 - np.minimum(ratios, 1 / ratios)
+    lines = []
+    for stage, name in (
+        ("relations", "relations alone"),
+        ("subjects", "subjects alone"),
+        (None, "no such stage"),
     ):
-        these = [c for c in cells if c.stage == stage]
-        if these:
-            places = [c.rate_ratio for c in these], [c.before for c in these]
-            axes.plot(*places, marker, color=color, markersize=4, label=name, clip_on=False)
-    axes.set_xscale("log", base=2)
-    axes.set_ylim(0, 1)
-    axes.set_xlabel("rate of relations / rate of subjects")
-    axes.set_ylabel("stage / time until the rest is learned")
-    axes.legend(loc="lower right", fontsize=7)
+        chosen = [each for each in stages if each.stage == stage]
+        if chosen:
+            x = tuple(each.rate_ratio for each in chosen)
+            lines.append(
+                Line(name, x, tuple(each.fraction_before for each in chosen), kind="points")
+            )
+    lines.append(
+        Line("prediction for small α", _floats(ratios), _floats(predicted), kind="reference")
+    )
+    return Chart(
+        Axis(
+            "rate of relations / rate of subjects",
+            "log",
+            tuple((2.0**k, f"{2.0**k:g}") for k in range(-2, 7)),
+            limits=(0.2, 80.0),
+        ),
+        Axis("stage / time until the rest is learned", limits=(-0.03, 1.03)),
+        tuple(lines),
+    )
 
 
 def learning_order(
-    panels: Mapping[str, Mapping[str, tuple[Sequence[float], Sequence[float]]]], title: str = ""
-) -> Figure:
-    """When each subject is learned, against how often it is asked for.
+    tables: Mapping[str, Mapping[str, tuple[Sequence[float], Sequence[float]]]], title: str = ""
+) -> Plot:
+    """Plot when each subject is learned against its probability.
 
     Args:
-        panels: for each table, for each law of the subjects: chances and times.
-        title: plain text.
+        tables: for each table, for each law of the subjects: probabilities and times.
+        title: title of the plot.
     """
-    with mpl.rc_context(fname=STYLE):
-        figure = Figure(figsize=(7.2, 3.2))
-        below = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
-        for axes, (name, laws) in zip(below, panels.items(), strict=True):
-            markers = ("o", "s", "^", "D")
-            for (law, (chances, times)), marker in zip(laws.items(), markers, strict=False):
-                axes.plot(
-                    chances, times, marker, linestyle="none", label=law, markersize=3, alpha=0.8
-                )
-            whole = [p for chances, _ in laws.values() for p in chances]
-            few = np.geomspace(min(whole), max(whole), 2)
-            middle, when = next(iter(laws.values()))
-            axes.plot(
-                few,
-                when[0] * middle[0] / few,
-                color="0.4",
-                linestyle="--",
-                label="time ∝ 1 / chance",
-            )
-            axes.set_xscale("log")
-            axes.set_yscale("log")
-            axes.set_title(name, fontsize=9, parse_math=False)
-            axes.set_xlabel("chance of the subject")
-        below[0].set_ylabel("flow time until it is learned")
-        below[0].legend(fontsize=7)
-        figure.suptitle(title, parse_math=False)
-        return figure
+    panels = tuple(_order_chart(name, laws) for name, laws in tables.items())
+    return Plot("order", title, panels, columns=len(panels), shared_legend=True)
 
 
-def softmax_stages(
-    panels: Mapping[str, Sequence[tuple[Sequence[float], Sequence[float]]]],
+def _order_chart(name: str, laws: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> Chart:
+    lines = [
+        Line(law, tuple(probabilities), tuple(times), kind="points")
+        for law, (probabilities, times) in laws.items()
+    ]
+    everything = [p for line in lines for p in line.x]
+    ends = np.array([min(everything), max(everything)])
+    inverse = lines[0].y[0] * lines[0].x[0] / ends
+    lines.append(Line("time ∝ 1 / probability", _floats(ends), _floats(inverse), kind="reference"))
+    return Chart(
+        Axis("probability of the subject", "log"),
+        Axis("flow time until it is learned", "log"),
+        tuple(lines),
+        title=name,
+    )
+
+
+def softmax_losses(
+    runs: Mapping[str, Sequence[tuple[Sequence[float], Sequence[float]]]],
     levels: Mapping[str, float],
     title: str = "",
-) -> Figure:
-    """Losses of softmax heads, one line for each seed.
+) -> Plot:
+    """Plot losses of softmax heads, one line per seed.
 
     Args:
-        panels: for each dimension, times and losses of every seed.
+        runs: for each dimension, times and losses of every seed.
         levels: losses to mark, by name.
-        title: plain text.
+        title: title of the plot.
     """
-    with mpl.rc_context(fname=STYLE):
-        figure = Figure(figsize=(7.6, 2.6))
-        row = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
-        for axes, (name, runs) in zip(row, panels.items(), strict=True):
-            for level in levels.values():
-                axes.axhline(level, color="0.6", linewidth=0.8, linestyle=(0, (4, 3)))
-            for times, losses in runs:
-                axes.plot(times[1:], losses[1:], linewidth=1)
-            axes.set_xscale("log")
-            axes.set_title(name, fontsize=9, parse_math=False)
-            axes.set_xlabel("flow time")
-        for text, level in levels.items():
-            label_beside(row[-1], level, text)
-        row[0].set_ylabel("loss (nats)")
-        row[0].set_ylim(bottom=0)
-        figure.suptitle(title, parse_math=False)
-        return figure
+    ticks = tuple((10.0**k, f"10{superscript}") for k, superscript in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    panels = tuple(
+        Chart(
+            Axis("flow time", "log", ticks),
+            Axis("loss (nats)", limits=(0.0, None)),
+            tuple(
+                # A logarithmic axis cannot show time 0.
+                Line(f"seed {seed}", tuple(times[1:]), tuple(losses[1:]), kind="curve")
+                for seed, (times, losses) in enumerate(seeds)
+            ),
+            title=name,
+            levels=tuple(Level(text, loss) for text, loss in levels.items()),
+        )
+        for name, seeds in runs.items()
+    )
+    return Plot("softmax", title, panels, columns=len(panels), shared_legend=True)
+
+
+def _floats(values: np.ndarray) -> tuple[float, ...]:
+    return tuple(values.tolist())

@@ -3,44 +3,49 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.figure import Figure
 
-from factmem.plotting.drawing import STYLE, label_beside
+from factmem.plotting.plot import Axis, Chart, Level, Line, Plot
 
 if TYPE_CHECKING:
-    from factmem.training import TrainedTransformer
+    from factmem.training import TrainingResult
 
 __all__ = ["training_curve"]
 
 
 def training_curve(
-    runs: "Sequence[TrainedTransformer]", criterion: float | None = None, title: str = ""
-) -> Figure:
-    """Draws the checks of every run: the loss above, on a logarithmic scale, accuracy below.
+    runs: "Sequence[TrainingResult]", criterion: float | None = None, title: str = ""
+) -> Plot:
+    """Plot the checks of training runs: the loss above, the accuracy below.
 
     Args:
-        runs: told apart by their learning rates.
+        runs: the runs, named after their learning rates.
         criterion: an accuracy to mark.
-        title: plain text.
+        title: title of the plot.
     """
-    with mpl.rc_context(fname=STYLE):
-        figure = Figure(figsize=(5.2, 4.4))
-        above, below = figure.subplots(2, 1, sharex=True)
-        for run in runs:
-            steps = [check.steps for check in run.checks]
-            above.plot(steps, [check.loss for check in run.checks], label=f"{run.learning_rate:g}")
-            below.plot(steps, [check.accuracy for check in run.checks])
-        if all(np.nanmax([check.loss for check in run.checks]) > 0 for run in runs):
-            above.set_yscale("log")
-        above.set_ylabel("loss (nats)")
-        above.legend(title="learning rate")
-        if criterion is not None:
-            below.axhline(criterion, color="0.5", linestyle=":", linewidth=1)
-            label_beside(below, criterion, f"{100 * criterion:g} %")
-        below.set_ylim(0, 1.04)
-        below.set_ylabel("accuracy, fixed prompts")
-        below.set_xlabel("steps")
-        figure.suptitle(title, parse_math=False)
-        return figure
+    losses, accuracies = [], []
+    for run in runs:
+        name = f"learning rate {run.learning_rate:g}"
+        steps = tuple(float(check.steps) for check in run.checks)
+        loss = tuple(check.loss for check in run.checks)
+        accuracy = tuple(check.accuracy for check in run.checks)
+        losses.append(Line(name, steps, loss, kind="curve"))
+        accuracies.append(Line(name, steps, accuracy, kind="curve"))
+    positive = all(np.nanmax(line.y) > 0 for line in losses)
+    levels = () if criterion is None else (Level(f"{100 * criterion:g} %", criterion),)
+    x = Axis("steps")
+    return Plot(
+        "training",
+        title,
+        (
+            Chart(x, Axis("loss (nats)", "log" if positive else "linear"), tuple(losses)),
+            Chart(
+                x,
+                Axis("accuracy, fixed prompts", limits=(0.0, 1.04)),
+                tuple(accuracies),
+                levels=levels,
+            ),
+        ),
+        columns=1,
+        shared_legend=True,
+    )

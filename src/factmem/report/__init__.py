@@ -1,4 +1,7 @@
-"""The report: one page that opens anywhere. The names stand in `__init__.pyi`."""
+"""The reproduction report: one HTML page that opens from disk.
+
+The public names are listed in `__init__.pyi` and loaded on first use.
+"""
 
 import lazy_loader
 

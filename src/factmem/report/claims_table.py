@@ -1,107 +1,73 @@
-"""The table of claims: what the paper says, what became of it, and what that rests on."""
+"""The table of claims: the statement, the verdict, its evidence and the method of each."""
 
-import html
 import math
 from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
-from factmem.paper.checking import Checked
+from factmem.paper.checking import CheckedClaim
 from factmem.paper.claim import Check, Verdict
 
-__all__ = ["claims_table"]
+__all__ = ["claims_context"]
 
 
-def claims_table(claims: tuple[Checked, ...]) -> str:
-    """The table as HTML, with buttons that show only one verdict."""
-    rows = "\n".join(map(_row, claims))
-    return f"""<section aria-labeledby="claims" class="claims">
-<h2 id="claims">The claims of the paper</h2>
-<p>{html.escape(_summary(claims))}</p>
-{_filters(claims)}
-<table role="table" aria-labeledby="claims">
-<thead role="rowgroup"><tr role="row">
-<th role="columnheader" scope="col">Claim</th>
-<th role="columnheader" scope="col">Verdict</th>
-<th role="columnheader" scope="col">Evidence</th>
-<th role="columnheader" scope="col">How it was checked</th>
-</tr></thead>
-<tbody role="rowgroup">
-{rows}
-</tbody>
-</table>
-</section>"""
+def claims_context(claims: Sequence[CheckedClaim]) -> dict[str, Any]:
+    """Return the variables of the template `claims.html`."""
+    return {
+        "summary": _summary(claims),
+        "groups": sorted(Counter(map(_group, claims)).items()),
+        "rows": [_row(checked) for checked in claims],
+    }
 
 
-def _row(checked: Checked) -> str:
-    claim, finding = checked.claim, checked.finding
-    checks = "".join(map(_check, finding.checks))
-    evidence = f'<ul class="marked">{checks}</ul>' if checks else ""
-    note = f"<p>{html.escape(finding.note)}</p>" if finding.note else ""
+def _row(checked: CheckedClaim) -> dict[str, Any]:
+    finding = checked.finding
     within = "" if finding.within is None else f" {100 * finding.within:.2g} %"
-    verdict = finding.verdict.value + within + _aside(checked)
-    return f"""<tr role="row" data-verdict="{html.escape(_group(checked))}">
-<th role="rowheader" scope="row"><code>{html.escape(claim.id)}</code>
-<p>{html.escape(claim.claim)}</p><p class="place">{html.escape(claim.place)}</p></th>
-<td role="cell" class="verdict {_mood(checked)}">{html.escape(verdict)}</td>
-<td role="cell">{evidence}{note}</td>
-<td role="cell"><p>{html.escape(claim.method)}</p><p class="place">{_source(checked)}</p></td>
-</tr>"""
+    return {
+        "claim": checked.claim,
+        "group": _group(checked),
+        "rating": _rating(checked),
+        "verdict": finding.verdict.sentence + within + _expectation(checked),
+        "checks": [(_check_text(check), check.holds) for check in finding.checks],
+        "note": finding.note,
+        "source": _source(checked),
+    }
 
 
-def _check(check: Check) -> str:
-    measured = f"{check.measured:.4g}" if math.isfinite(check.measured) else "no number"
-    told = html.escape(f"{check.what}: {measured} ({check.expected})")
-    if check.holds:
-        return f'<li class="good">{told}</li>'
-    return f'<li class="bad"><span class="hidden">Does not hold: </span>{told}</li>'
+def _check_text(check: Check) -> str:
+    measured = f"{check.measured:.4g}" if math.isfinite(check.measured) else "not a number"
+    return f"{check.what}: {measured} ({check.expected})"
 
 
-def _aside(checked: Checked) -> str:
-    """What a verdict means for a claim that is known to be a misreading."""
+def _expectation(checked: CheckedClaim) -> str:
+    """Return what was expected of a claim that is known to be wrong."""
     if not checked.claim.refuted:
         return ""
-    return ", as it should: a misreading" if checked.as_expected else ", though it is a misreading"
+    return ", as expected: it is a misreading" if checked.as_expected else ", unexpectedly"
 
 
-def _group(checked: Checked) -> str:
-    """The words under which a verdict is counted."""
-    as_it_should = checked.claim.refuted and checked.as_expected
-    return checked.finding.verdict.value + (", as it should" if as_it_should else "")
+def _group(checked: CheckedClaim) -> str:
+    """Return the name under which the verdict is counted and filtered."""
+    as_expected = checked.claim.refuted and checked.as_expected
+    return checked.finding.verdict.sentence + (", as expected" if as_expected else "")
 
 
-def _mood(checked: Checked) -> str:
+def _rating(checked: CheckedClaim) -> str:
     if checked.finding.verdict is Verdict.NOT_CHECKABLE:
         return "unknown"
     return "good" if checked.as_expected else "bad"
 
 
-def _source(checked: Checked) -> str:
-    scale = "Slow measurement" if checked.at_length else "Quick measurement"
+def _source(checked: CheckedClaim) -> str:
     seeds, runs = len(checked.seeds), checked.runs
-    read = f" ({checked.read} kept from before)" if checked.read else ""
+    read = f" ({checked.runs_read} from the run store)" if checked.runs_read else ""
     return (
-        f"{scale}: {seeds} seed{'s' * (seeds != 1)}, {runs} run{'s' * (runs != 1)}{read}, "
-        f"{checked.seconds:.3g} s on one core."
+        f"{checked.scale.capitalize()} measurement: {seeds} seed{'s' * (seeds != 1)}, "
+        f"{runs} run{'s' * (runs != 1)}{read}, {checked.seconds:.3g} s on one core."
     )
 
 
-def _summary(claims: tuple[Checked, ...]) -> str:
-    expected = sum(checked.as_expected for checked in claims)
-    wrong = [checked.claim.id for checked in claims if not checked.as_expected]
-    told = f"{expected} of {len(claims)} come out as they should."
-    return f"{told} Those that do not: {', '.join(wrong)}." if wrong else told
-
-
-def _filters(claims: tuple[Checked, ...]) -> str:
-    counts = Counter(map(_group, claims))
-    if len(counts) < 2:
-        return ""
-    buttons = "\n".join(
-        f'<button type="button" class="filter" aria-pressed="false" '
-        f'data-verdict="{html.escape(group)}">{html.escape(group)} ({count})</button>'
-        for group, count in sorted(counts.items())
-    )
-    return f"""<div class="choices" role="group" aria-label="Verdicts shown">
-<button type="button" class="filter" aria-pressed="true" data-verdict="">all
-({len(claims)})</button>
-{buttons}
-</div>"""
+def _summary(claims: Sequence[CheckedClaim]) -> str:
+    unexpected = [checked.claim.id for checked in claims if not checked.as_expected]
+    summary = f"{len(claims) - len(unexpected)} of {len(claims)} claims are as expected."
+    return f"{summary} Not as expected: {', '.join(unexpected)}." if unexpected else summary

@@ -1,10 +1,10 @@
-"""What a report says, apart from how it looks."""
+"""The content of a report, independent of its layout."""
 
 import re
 from dataclasses import dataclass
 
-from factmem._core.errors import FactmemError, visible
-from factmem.paper.checking import Checked
+from factmem._core.errors import FactmemError, printable
+from factmem.paper.checking import CheckedClaim
 from factmem.plotting.plot import Plot
 
 __all__ = ["KeyNumber", "Report", "Section"]
@@ -12,34 +12,34 @@ __all__ = ["KeyNumber", "Report", "Section"]
 
 @dataclass(frozen=True)
 class KeyNumber:
-    """An answer in one number.
+    """A main result in one number.
 
     Args:
-        question: such as `How many?`.
+        question: the question that it answers, such as `How many?`.
         value: the number with its unit.
-        told: what it means, in a sentence.
+        description: its meaning in one sentence.
     """
 
     question: str
     value: str
-    told: str
+    description: str
 
 
 @dataclass(frozen=True)
 class Section:
-    """A figure, and what it shows.
+    """A figure and its explanation.
 
     Args:
         plot: the figure.
-        told: its result in plain words; a blank line parts paragraphs.
+        text: the explanation; blank lines separate paragraphs.
     """
 
     plot: Plot
-    told: str
+    text: str
 
     @property
     def heading(self) -> str:
-        """The figure's title, after its number in the paper where it has one."""
+        """The title of the figure, with its number in the paper if it has one."""
         name, title = self.plot.name, self.plot.title
         if not name[:1].isdigit() or title.startswith("Figure"):
             return title
@@ -47,35 +47,40 @@ class Section:
 
     @property
     def anchor(self) -> str:
-        """The figure's name, fit for addresses and for names of files."""
+        """The name of the figure in a form that is safe in addresses and file names."""
         return "figure-" + (re.sub(r"[^a-z0-9]+", "-", self.plot.name.lower()).strip("-") or "x")
 
     @property
     def paragraphs(self) -> tuple[str, ...]:
-        """Of what is told."""
-        return tuple(part.strip() for part in re.split(r"\n\s*\n", self.told) if part.strip())
+        """The paragraphs of the text."""
+        return tuple(part.strip() for part in re.split(r"\n\s*\n", self.text) if part.strip())
 
 
 @dataclass(frozen=True)
 class Report:
-    """All that a report says.
+    """The content of a report.
 
     Args:
-        title: of the page.
-        numbers: the answers that matter most.
-        run: what was run and on what, as labels and values.
+        title: title of the page.
+        numbers: the main results.
+        run: labels and values that describe the run, such as the machine and the duration.
         sections: the figures.
-        claims: every claim of the paper that was checked.
+        claims: the checked claims of the paper.
+
+    Raises:
+        FactmemError: if two figures have the same anchor.
     """
 
     title: str
     numbers: tuple[KeyNumber, ...]
     run: tuple[tuple[str, str], ...]
     sections: tuple[Section, ...]
-    claims: tuple[Checked, ...]
+    claims: tuple[CheckedClaim, ...]
 
     def __post_init__(self) -> None:
         anchors = [section.anchor for section in self.sections]
-        twice = next((a for a in anchors if anchors.count(a) > 1), None)
-        if twice is not None:
-            raise FactmemError(f"two figures of a report would both be '{visible(twice)}'")
+        for anchor in anchors:
+            if anchors.count(anchor) > 1:
+                raise FactmemError(
+                    f"figures of a report need different names, got '{printable(anchor)}' twice"
+                )

@@ -3,14 +3,14 @@
   const root = document.documentElement;
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const figures = JSON.parse(document.getElementById("figures").textContent);
-  const button = document.getElementById("theme");
-  // Plotly's own bar covers the legend, is for mice only, and offers to send data away.
+  const themeButton = document.getElementById("theme");
+  // The mode bar covers the legend, needs a mouse, and offers to upload the data.
   const config = { responsive: true, displayModeBar: false };
-  // Where fingers scroll, a touch on a plot must not zoom.
+  // On touch screens a touch scrolls the page, so it must not zoom the plot.
   const dragmode = matchMedia("(pointer: coarse)").matches ? false : "zoom";
-  let chosen = null;
+  let chosenTheme = null; // null: as the system
 
-  // The style sheet owns all colors; plotly needs them as numbers.
+  // Colors are defined in the style sheet; plotly needs their computed values.
   function colorOf(name) {
     const probe = document.createElement("span");
     probe.style.color = `var(--${name})`;
@@ -42,27 +42,27 @@
     return panel.colors.flatMap((name, trace) => (name === null ? [] : [[trace, colorOf(name)]]));
   }
 
-  const painted = ["line.color", "marker.color", "error_y.color"];
+  const colorPaths = ["line.color", "marker.color", "error_x.color", "error_y.color"];
 
-  function put(target, path, value) {
+  function setPath(target, path, value) {
     const keys = path.split(".");
     const last = keys.pop();
     keys.reduce((inner, key) => (inner[key] ??= {}), target)[last] = value;
   }
 
   function draw(panel) {
-    for (const [path, color] of Object.entries(layoutColors())) put(panel.layout, path, color);
+    for (const [path, color] of Object.entries(layoutColors())) setPath(panel.layout, path, color);
     for (const [trace, color] of lineColors(panel)) {
-      for (const path of painted) {
-        if (panel.data[trace][path.split(".")[0]]) put(panel.data[trace], path, color);
+      for (const path of colorPaths) {
+        if (panel.data[trace][path.split(".")[0]]) setPath(panel.data[trace], path, color);
       }
     }
-    put(panel.layout, "dragmode", dragmode);
+    setPath(panel.layout, "dragmode", dragmode);
     Plotly.newPlot(panel.graph, panel.data, panel.layout, config);
   }
 
   function repaint() {
-    button.setAttribute("aria-pressed", isDark());
+    themeButton.setAttribute("aria-pressed", isDark());
     for (const figure of figures) {
       for (const panel of figure.panels) {
         const lines = lineColors(panel);
@@ -71,42 +71,40 @@
           Plotly.relayout(panel.graph, layoutColors());
           continue;
         }
-        const style = Object.fromEntries(painted.map((path) => [path, colors]));
+        const style = Object.fromEntries(colorPaths.map((path) => [path, colors]));
         Plotly.update(panel.graph, style, layoutColors(), lines.map(([trace]) => trace));
       }
     }
   }
 
   function isDark() {
-    return chosen === null ? dark.matches : chosen === "dark";
+    return chosenTheme === null ? dark.matches : chosenTheme === "dark";
   }
 
-  function choose(theme) {
-    chosen = theme;
+  function setTheme(theme) {
+    chosenTheme = theme;
     if (theme === null) delete root.dataset.theme;
     else root.dataset.theme = theme;
     repaint();
   }
 
-  function showLine(figure, line, shown) {
-    figure.hidden[line] = !shown;
-    const named = figure.section.querySelector(`button.choice[data-line="${line}"]`);
-    named.setAttribute("aria-pressed", shown);
+  function setVisible(figure, line, visible) {
+    figure.hidden[line] = !visible;
+    const toggle = figure.section.querySelector(`button.line-toggle[data-line="${line}"]`);
+    toggle.setAttribute("aria-pressed", visible);
     for (const panel of figure.panels) {
-      const traces = panel.lines.flatMap((each, trace) => (each === line ? [trace] : []));
+      const traces = panel.lines.flatMap((other, trace) => (other === line ? [trace] : []));
       if (traces.length > 0) {
-        Plotly.restyle(panel.graph, { visible: shown ? true : "legendonly" }, traces);
+        Plotly.restyle(panel.graph, { visible: visible ? true : "legendonly" }, traces);
       }
     }
   }
 
-  const toggle = (figure, line) => showLine(figure, line, figure.hidden[line]);
-
-  // Plotly's own legend hides lines of one panel: the buttons and the other panels follow.
-  function follow(figure, panel) {
+  // The legend of plotly hides lines of one panel; update the buttons and the other panels.
+  function followLegend(figure, panel) {
     panel.lines.forEach((line, trace) => {
-      const shown = panel.graph.data[trace].visible !== "legendonly";
-      if (line !== null && figure.hidden[line] === shown) showLine(figure, line, shown);
+      const visible = panel.graph.data[trace].visible !== "legendonly";
+      if (line !== null && figure.hidden[line] === visible) setVisible(figure, line, visible);
     });
   }
 
@@ -114,7 +112,7 @@
     const axis = `${pressed.dataset.axis}axis`;
     const scale = pressed.getAttribute("aria-pressed") === "true" ? "linear" : "log";
     pressed.setAttribute("aria-pressed", scale === "log");
-    // Chosen ticks suit the scale that they were chosen for.
+    // Custom ticks are for the original scale only.
     const ticks = panel.ticks[axis] && scale === panel.scales[axis] ? "array" : "auto";
     Plotly.relayout(panel.graph, {
       [`${axis}.type`]: scale,
@@ -140,24 +138,25 @@
 
   function start(figure) {
     figure.section = document.querySelector(`[data-figure="${figure.anchor}"]`);
-    figure.hidden = [...figure.section.querySelectorAll("button.choice")].map(() => false);
-    figure.panels.forEach((panel, place) => {
-      panel.graph = figure.section.querySelector(`.graph[data-panel="${place}"]`);
+    figure.hidden = [...figure.section.querySelectorAll("button.line-toggle")].map(() => false);
+    figure.panels.forEach((panel, index) => {
+      panel.graph = figure.section.querySelector(`.graph[data-panel="${index}"]`);
       prepare(panel);
       draw(panel);
-      panel.graph.on("plotly_restyle", ([change]) => "visible" in change && follow(figure, panel));
+      panel.graph.on("plotly_restyle", ([change]) => "visible" in change && followLegend(figure, panel));
     });
-    for (const each of figure.section.querySelectorAll("button.choice")) {
-      each.addEventListener("click", () => toggle(figure, Number(each.dataset.line)));
+    for (const toggle of figure.section.querySelectorAll("button.line-toggle")) {
+      const line = Number(toggle.dataset.line);
+      toggle.addEventListener("click", () => setVisible(figure, line, figure.hidden[line]));
     }
-    for (const each of figure.section.querySelectorAll("button.scale")) {
-      const panel = figure.panels[Number(each.dataset.panel)];
-      each.addEventListener("click", () => switchScale(panel, each));
+    for (const toggle of figure.section.querySelectorAll("button.scale")) {
+      const panel = figure.panels[Number(toggle.dataset.panel)];
+      toggle.addEventListener("click", () => switchScale(panel, toggle));
     }
-    for (const each of figure.section.querySelectorAll("button.save")) {
-      const place = Number(each.dataset.panel);
-      const filename = `${figure.anchor}-${place + 1}`;
-      each.addEventListener("click", () => saveImage(figure.panels[place], filename));
+    for (const button of figure.section.querySelectorAll("button.save")) {
+      const index = Number(button.dataset.panel);
+      const filename = `${figure.anchor}-${index + 1}`;
+      button.addEventListener("click", () => saveImage(figure.panels[index], filename));
     }
   }
 
@@ -165,34 +164,34 @@
     const buttons = [...document.querySelectorAll("button.filter")];
     for (const pressed of buttons) {
       pressed.addEventListener("click", () => {
-        for (const each of buttons) each.setAttribute("aria-pressed", each === pressed);
-        const wanted = pressed.dataset.verdict;
+        for (const other of buttons) other.setAttribute("aria-pressed", other === pressed);
+        const verdict = pressed.dataset.verdict;
         for (const row of document.querySelectorAll("tr[data-verdict]")) {
-          row.hidden = wanted !== "" && row.dataset.verdict !== wanted;
+          row.hidden = verdict !== "" && row.dataset.verdict !== verdict;
         }
       });
     }
   }
 
-  function everyGraph(change) {
+  function forEachGraph(change) {
     for (const figure of figures) for (const panel of figure.panels) change(panel.graph);
   }
 
-  let beforePrinting = null;
+  let themeBeforePrint = null;
 
   // Paper is light, and narrower than most windows.
-  function toPaper() {
-    beforePrinting = chosen;
-    choose("light");
-    everyGraph((graph) => {
+  function prepareForPrint() {
+    themeBeforePrint = chosenTheme;
+    setTheme("light");
+    forEachGraph((graph) => {
       const columns = getComputedStyle(graph.closest(".panels")).getPropertyValue("--columns");
       Plotly.relayout(graph, { width: Number(columns) > 1 ? 330 : 660 });
     });
   }
 
-  function fromPaper() {
-    choose(beforePrinting);
-    everyGraph((graph) => {
+  function restoreAfterPrint() {
+    setTheme(themeBeforePrint);
+    forEachGraph((graph) => {
       Plotly.relayout(graph, { width: null, autosize: true });
       Plotly.Plots.resize(graph);
     });
@@ -200,9 +199,9 @@
 
   figures.forEach(start);
   startFilters();
-  button.setAttribute("aria-pressed", isDark());
-  button.addEventListener("click", () => choose(isDark() ? "light" : "dark"));
-  dark.addEventListener("change", () => chosen === null && repaint());
-  addEventListener("beforeprint", toPaper);
-  addEventListener("afterprint", fromPaper);
+  themeButton.setAttribute("aria-pressed", isDark());
+  themeButton.addEventListener("click", () => setTheme(isDark() ? "light" : "dark"));
+  dark.addEventListener("change", () => chosenTheme === null && repaint());
+  addEventListener("beforeprint", prepareForPrint);
+  addEventListener("afterprint", restoreAfterPrint);
 })();
