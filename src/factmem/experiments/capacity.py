@@ -1,64 +1,72 @@
-"""How many facts shapes store: every seed's own search, on all the workers that there are."""
+"""Capacity: the most facts that a shape stores, by one search per seed on all workers."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 
 from factmem._core.errors import FactmemError
 from factmem.experiments.capacity_problem import CapacityProblem, SearchName
-from factmem.experiments.scheduler import Records, PendingTasks, SweepState, sweep
-from factmem.experiments.search import Bracket, Outcome, Search, SearchTrace, Verdict, ahead, trace_search
+from factmem.experiments.measurement import Progress, measure
+from factmem.experiments.scheduler import PendingTasks, Records
+from factmem.experiments.search import (
+    Bracket,
+    Search,
+    SearchStatus,
+    SearchTrace,
+    Verdict,
+    likely_sizes,
+    trace_search,
+)
 from factmem.experiments.store import Record, Store
 from factmem.experiments.task import Task
 from factmem.experiments.workers import Workers
 
 __all__ = [
     "Capacity",
-    "Progress",
     "CapacitySearches",
     "SeedCapacity",
     "find_capacities",
     "find_capacity",
 ]
 
-_AHEAD = 8
-"""Sizes that a search looks ahead, where workers have nothing else to do."""
-_MOST_AHEAD = 256
-"""All searches together."""
-_USUAL_PROBES = 3
-"""That a search from a good guess takes, for telling how much is left."""
+_LOOK_AHEAD = 8
+"""Sizes that one search may try in advance on idle workers."""
+_MAX_LOOK_AHEAD = 256
+"""The same for all searches together."""
+_TYPICAL_PROBES = 3
+"""Number of sizes that a search from a good guess tries; for progress only."""
 
 
 @dataclass(frozen=True)
 class SeedCapacity:
-    """What one seed stores.
+    """The capacity for one seed.
 
     Args:
-        seed: which.
-        bracket: the largest size that is stored, and the smallest above it that is not.
-        outcome: how the search ended.
-        probes: the measurements that it rests on by size, in the order of the search.
+        seed: the seed.
+        bracket: the largest stored size, and the smallest size above it that is not stored.
+        status: how the search ended.
+        probes: the measurements of the search by size, in order.
     """
 
     seed: int
     bracket: Bracket
-    outcome: Outcome
+    status: SearchStatus
     probes: Mapping[int, Record]
 
     @property
     def largest(self) -> Record | None:
-        """The measurement of the largest size that is stored."""
+        """The measurement of the largest stored size."""
         return None if self.bracket.lower is None else self.probes[self.bracket.lower]
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """What a shape stores.
+    """The capacity of a shape.
 
     Args:
-        problem: which was asked.
-        seeds: the answer for each seed.
+        problem: the capacity problem.
+        seeds: the result for each seed.
     """
 
     problem: CapacityProblem
@@ -66,32 +74,15 @@ class Capacity:
 
     @property
     def median(self) -> SeedCapacity:
-        """The seed in the middle; of two, the one that stores less."""
+        """The median seed; of two, the one that stores less."""
         ranked = sorted(self.seeds, key=lambda seed: (seed.bracket.lower or 0, seed.seed))
         return ranked[(len(ranked) - 1) // 2]
 
     @property
     def facts(self) -> int:
-        """That the median seed stores; 0 if nothing that was tried is stored."""
+        """The number of facts that the median seed stores; 0 if no size is stored."""
         lower = self.median.bracket.lower
         return 0 if lower is None else self.problem.facts(lower)
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a search is.
-
-    Args:
-        done: measurements that are there.
-        running: those that are being made.
-        left: about how many will be needed yet.
-        brackets: of each seed of the problem that is worked on.
-    """
-
-    done: int
-    running: int
-    left: int
-    brackets: tuple[Bracket, ...]
 
 
 def find_capacity(
@@ -104,26 +95,26 @@ def find_capacity(
     fresh: bool = False,
     report: Callable[[Progress], None] | None = None,
 ) -> Capacity:
-    """How many facts a shape stores.
+    """Find the largest number of facts that a shape stores.
 
     Args:
-        problem: the shape, and what storing means.
-        seeds: each has a search of its own.
-        store: what is in it is not measured again; what is measured is kept in it.
-        workers: who measures.
-        search: `fast`, or the authors' own.
-        fresh: whether the store is ignored.
-        report: told how far it is.
+        problem: the shape, and when a size counts as stored.
+        seeds: each has its own search.
+        store: results that it has are not measured again; new results are written to it.
+        workers: the processes that execute tasks.
+        search: `fast`, or `paper` for the authors' bisection.
+        fresh: ignore stored results and replace them.
+        report: called with the progress.
 
     Raises:
-        FactmemError: no seed, or one twice.
+        FactmemError: there is no seed, or a seed is repeated.
 
     docs/runs.md has an example.
     """
-    (found,) = find_capacities(
+    (capacity,) = find_capacities(
         [problem], seeds, store, workers, search=search, fresh=fresh, report=report
     )
-    return found
+    return capacity
 
 
 def find_capacities(
@@ -136,41 +127,42 @@ def find_capacities(
     fresh: bool = False,
     report: Callable[[Progress], None] | None = None,
 ) -> list[Capacity]:
-    """How many facts several shapes store, such as the sizes of one line of a figure.
+    """Find the capacity of several shapes, such as the sizes of one line of a plot.
 
-    For every seed the shapes are searched in their order, each from as many times the expected
-    facts as the last one stored. See `find_capacity` for the arguments.
+    For every seed the shapes are searched in order. Each search starts from the expected facts
+    times the ratio of stored to expected facts at the last shape. The arguments are those of
+    `find_capacity`.
     """
     searches = CapacitySearches(problems, seeds, search)
-    known = sweep(
-        searches.pending,
-        store,
-        workers,
-        fresh=fresh,
-        report=None if report is None else lambda state: report(searches.progress(state)),
+
+    def report_brackets(progress: Progress) -> None:
+        assert report is not None
+        report(replace(progress, brackets=searches.brackets(progress.known)))
+
+    return measure(
+        searches, store, workers, fresh=fresh, report=None if report is None else report_brackets
     )
-    return searches.result(known)
 
 
 @dataclass(frozen=True)
-class _Search:
-    """One seed's search for one problem, as far as it is."""
+class _SeedSearch:
+    """The search of one seed for one problem, given the known records."""
 
     problem: CapacityProblem
     seed: int
     search: Search
     task: Callable[[int], Task]
-    walk: SearchTrace
+    trace: SearchTrace
 
     @classmethod
-    def at(
+    def from_records(
         cls,
         problem: CapacityProblem,
         seed: int,
         search: Search,
         task: Callable[[int], Task],
         known: Records,
-    ) -> "_Search":
+    ) -> "_SeedSearch":
         def verdict(size: int) -> Verdict | None:
             record = known.get(task(size).identity)
             return None if record is None else problem.verdict(record)
@@ -178,35 +170,53 @@ class _Search:
         return cls(problem, seed, search, task, trace_search(search, verdict))
 
     @property
+    def finished(self) -> bool:
+        return self.trace.next_size is None
+
+    @property
     def warm_start_ratio(self) -> float | None:
-        """How many times as many facts are stored as was to be expected."""
+        """Stored facts divided by expected facts."""
         lower, expected = self.trace.bracket.lower, self.problem.expected
         return None if lower is None else self.problem.facts(lower) / expected
 
     @property
-    def left(self) -> int:
-        """About how many sizes will be tried yet."""
-        return self.search.most_left(self.trace.bracket)
+    def remaining(self) -> int:
+        """Estimate how many sizes are still to be tried."""
+        return self.search.max_remaining(self.trace.bracket)
 
-    def next(self) -> Iterator[Task]:
-        """The measurement that it waits for, and then those that it may wait for next."""
-        for size in ahead(self.search, self.trace.bracket):
+    @property
+    def tasks(self) -> list[Task]:
+        """The tasks of the sizes that were tried."""
+        return [self.task(size) for size in self.trace.sizes]
+
+    def next_tasks(self) -> Iterator[Task]:
+        """Yield the task that the search waits for, then those that it may need next."""
+        for size in likely_sizes(self.search, self.trace.bracket):
             yield self.task(size)
 
     def result(self, known: Records) -> SeedCapacity:
-        """The answer, once it is over."""
-        assert self.trace.next_size is None, "it is over"
-        tasks = [self.task(size) for size in self.trace.sizes]
+        """Return the result of a finished search."""
+        assert self.finished
+        records = [known[task.identity] for task in self.tasks]
         return SeedCapacity(
             self.seed,
             self.trace.bracket,
-            self.search.outcome(self.trace.bracket),
-            {size: known[task.identity] for size, task in zip(self.trace.sizes, tasks, strict=True)},
+            self.search.status(self.trace.bracket),
+            dict(zip(self.trace.sizes, records, strict=True)),
         )
 
 
 class CapacitySearches:
-    """All searches, as far as they are once some results are known; see `find_capacities`."""
+    """The searches of all seeds and problems as one measurement; see `find_capacities`.
+
+    Args:
+        problems: searched in order.
+        seeds: each has its own searches.
+        search: `fast`, or `paper` for the authors' bisection.
+
+    Raises:
+        FactmemError: there is no seed, or a seed is repeated.
+    """
 
     def __init__(
         self,
@@ -215,65 +225,63 @@ class CapacitySearches:
         search: SearchName = "fast",
     ) -> None:
         if not seeds or len(set(seeds)) != len(seeds):
-            raise FactmemError("a search has at least one seed, and each once")
+            raise FactmemError(f"seeds must be distinct and not empty, got {list(seeds)}")
         self.problems, self.seeds = problems, seeds
-        # The more seeds there are, the less do idle cores have to guess.
-        self.ahead = max(1, min(_AHEAD, _MOST_AHEAD // len(seeds)))
+        # With more seeds, idle workers have less to guess.
+        self.look_ahead = max(1, min(_LOOK_AHEAD, _MAX_LOOK_AHEAD // len(seeds)))
         self.search: SearchName = search
-        # Asked for after every result: made once, for the identity of a task takes a millisecond.
+        # Cached, because tasks are needed after every result and hashing takes a millisecond.
         self._tasks: dict[tuple[CapacityProblem, int, int], Task] = {}
 
     def task(self, problem: CapacityProblem, seed: int, size: int) -> Task:
-        """The measurement of a size."""
+        """Return the measurement of a size."""
         key = (problem, seed, size)
         if key not in self._tasks:
             self._tasks[key] = problem.task(size, seed)
         return self._tasks[key]
 
-    def of_seed(self, seed: int, known: Records) -> list[_Search]:
-        """A seed's searches, up to the first that is not over."""
-        found: list[_Search] = []
+    def seed_searches(self, seed: int, known: Records) -> list[_SeedSearch]:
+        """Return the searches of a seed, up to the first that is not finished."""
+        searches: list[_SeedSearch] = []
         for problem in self.problems:
-            search = problem.search(self.search, found[-1].warm_start_ratio if found else None)
+            ratio = searches[-1].warm_start_ratio if searches else None
+            search = problem.search(self.search, ratio)
             task = partial(self.task, problem, seed)
-            found.append(_Search.at(problem, seed, search, task, known))
-            if found[-1].trace.next_size is not None:
+            searches.append(_SeedSearch.from_records(problem, seed, search, task, known))
+            if not searches[-1].finished:
                 break
-        return found
+        return searches
 
     def pending(self, known: Records) -> PendingTasks:
-        """What every search lacks, and what it may lack next: in turns, so that all go on."""
-        current = [self.of_seed(seed, known)[-1] for seed in self.seeds]
-        rows = [[*islice(search.next(), self.ahead)] for search in current]
-        turns = [[row[place] for row in rows if place < len(row)] for place in range(self.ahead)]
+        """Return what every search waits for, and what it may need next, in turns."""
+        current = [self.seed_searches(seed, known)[-1] for seed in self.seeds]
+        rows = [[*islice(search.next_tasks(), self.look_ahead)] for search in current]
+        turns = [[row[i] for row in rows if i < len(row)] for i in range(self.look_ahead)]
         missing = [task for turn in turns[1:] for task in turn if task.identity not in known]
         return PendingTasks(turns[0], missing)
 
     def result(self, known: Records) -> list[Capacity]:
-        """The answers to all problems, or to the first ones, as far as every seed has come."""
-        of_seeds = [
-            [search for search in self.of_seed(seed, known) if search.trace.next_size is None]
+        """Return the capacities of all problems, or of those that every seed has finished."""
+        finished = [
+            [search for search in self.seed_searches(seed, known) if search.finished]
             for seed in self.seeds
         ]
         return [
             Capacity(searches[0].problem, tuple(search.result(known) for search in searches))
-            for searches in zip(*of_seeds, strict=False)
+            for searches in zip(*finished, strict=False)
         ]
 
-    def progress(self, state: SweepState) -> Progress:
-        """How far all searches are together."""
-        found = [self.of_seed(seed, state.known) for seed in self.seeds]
-        return Progress(
-            done=len(state.known),
-            running=state.running,
-            left=max(self._left(found), state.running),
-            brackets=tuple(searches[-1].trace.bracket for searches in found),
-        )
+    def used_tasks(self, known: Records) -> list[Task]:
+        """Return the tasks of all sizes that the searches tried."""
+        searches = [search for seed in self.seeds for search in self.seed_searches(seed, known)]
+        return [task for search in searches for task in search.tasks]
+
+    def brackets(self, known: Records) -> tuple[Bracket, ...]:
+        """Return the bracket of each seed for its current problem."""
+        return tuple(self.seed_searches(seed, known)[-1].trace.bracket for seed in self.seeds)
 
     def remaining(self, known: Records) -> int:
-        """About how many sizes will be tried yet."""
-        return self._left([self.of_seed(seed, known) for seed in self.seeds])
-
-    def _left(self, found: Sequence[Sequence[_Search]]) -> int:
-        later = sum(len(self.problems) - len(searches) for searches in found)
-        return sum(searches[-1].left for searches in found) + _USUAL_PROBES * later
+        """Estimate how many sizes are still to be tried."""
+        searches = [self.seed_searches(seed, known) for seed in self.seeds]
+        later = sum(len(self.problems) - len(of_seed) for of_seed in searches)
+        return sum(of_seed[-1].remaining for of_seed in searches) + _TYPICAL_PROBES * later

@@ -1,4 +1,4 @@
-"""What is asked of a capacity search: which sizes there are, and how one is measured."""
+"""Capacity problems: which sizes are searched, and how a size is measured."""
 
 import math
 from abc import ABC, abstractmethod
@@ -14,24 +14,24 @@ __all__ = ["CapacityProblem", "SearchName", "check_criterion", "check_sizes"]
 SearchName = Literal["fast", "paper"]
 
 _STEP = 1.04
-"""As much as guesses are wrong by, seed by seed."""
+"""The typical error of a guess, from seed to seed."""
 
 
 def check_criterion(criterion: float) -> None:
-    """Raises FactmemError unless this can be the share that counts as stored."""
+    """Raise FactmemError unless the criterion is an accuracy above 0."""
     if not 0 < criterion <= 1:
-        raise FactmemError(f"a criterion is an accuracy above 0, up to 1, not {criterion}")
+        raise FactmemError(f"criterion must be above 0 and at most 1, got {criterion}")
 
 
 def check_sizes(**sizes: int) -> None:
-    """Raises FactmemError if a size is below 1."""
+    """Raise FactmemError if a size is below 1."""
     for name, size in sizes.items():
         if size < 1:
-            raise FactmemError(f"{name} is at least 1, not {size}")
+            raise FactmemError(f"{name} must be at least 1, got {size}")
 
 
 class CapacityProblem(ABC):
-    """How many facts something of a given shape stores.
+    """The question how many facts a given shape stores.
 
     A *size* is the number that is searched for: S of a table, or N of associations.
     """
@@ -39,62 +39,63 @@ class CapacityProblem(ABC):
     @property
     @abstractmethod
     def parameters(self) -> int:
-        """Of the shape, counted as the paper counts."""
+        """The number of parameters, as the paper counts them."""
 
     @property
     @abstractmethod
     def density(self) -> float:
-        """Facts per parameter to expect, from what such shapes were measured to store."""
+        """The expected number of facts per parameter, from earlier measurements."""
 
     @property
     @abstractmethod
     def ratio(self) -> float:
-        """How narrow a bracket should be, as upper/lower."""
+        """The width of the final bracket, as upper/lower."""
 
     @property
     @abstractmethod
     def paper_search(self) -> PaperSearch:
-        """The authors' own bisection for this."""
+        """The authors' bisection for this problem."""
 
     @abstractmethod
     def facts(self, size: int) -> int:
-        """How many facts a size has."""
+        """Return the number of facts of a size."""
 
     @abstractmethod
     def task(self, size: int, seed: int) -> Task:
-        """The measurement that says whether a size is stored. Its metrics have `stored`: true,
-        false, or null where that was not found out."""
+        """Return the measurement that decides whether a size is stored.
+
+        Its metrics have an entry `stored`: true, false, or null if it could not be decided.
+        """
 
     @property
     def expected(self) -> float:
-        """Facts that the shape probably stores."""
+        """The number of facts that the shape is expected to store."""
         return self.parameters * self.density
 
     def search(self, name: SearchName, warm_start_ratio: float | None = None) -> Search:
-        """The search for the largest size.
+        """Return the search for the largest size.
 
         Args:
-            name: `fast`, or `paper` for the authors' own.
-            warm_start_ratio: how many times the expected facts to begin with, such as the last shape of a
-                sweep stored; once if left out.
+            name: `fast`, or `paper` for the authors' bisection.
+            warm_start_ratio: stored divided by expected facts at the last shape of a sweep; the
+                search starts from the expected facts times this.
         """
         if name == "paper":
             return self.paper_search
         facts = self.expected * (1 if warm_start_ratio is None else warm_start_ratio)
-        # What stores everything at one shape, as something broken may, is still asked at the next.
-        guess = min(self.size_of(facts), FastSearch.most)
-        return FastSearch(
-            guess if warm_start_ratio is None else self._shared(guess), self.ratio, _STEP
-        )
+        # A broken method may store everything at one shape; the next shape is still searched.
+        guess = min(self.size_of(facts), FastSearch.maximum)
+        if warm_start_ratio is not None:
+            guess = self._round_guess(guess)
+        return FastSearch(guess, self.ratio, _STEP)
 
-    def _shared(self, guess: int) -> int:
-        """The power of the ratio next to a guess: seeds that differ a little begin alike, and what
-        was compiled for one serves the others."""
+    def _round_guess(self, guess: int) -> int:
+        """Round to a power of the ratio, so that similar seeds start alike and share programs."""
         power = round(math.log(guess) / math.log(self.ratio))
-        return min(round(self.ratio**power), FastSearch.most)
+        return min(round(self.ratio**power), FastSearch.maximum)
 
     def size_of(self, facts: float) -> int:
-        """The size whose facts are nearest to so many, by their ratio; at least 1."""
+        """Return the size whose number of facts is closest by ratio; at least 1."""
         above = 2
         while self.facts(above) <= facts:
             above *= 2
@@ -107,7 +108,7 @@ class CapacityProblem(ABC):
 
     @staticmethod
     def verdict(record: Record) -> Verdict:
-        """What a measurement says. One that failed says nothing."""
+        """Return the verdict of a measurement; a failed one is undecided."""
         stored = None if record.metrics is None else record.metrics["stored"]
         if stored is None:
             return Verdict.UNDECIDED

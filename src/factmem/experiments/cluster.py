@@ -1,10 +1,10 @@
-"""Where tasks are done: on the workers of a dask cluster."""
+"""Workers of a dask cluster."""
 
 import re
 from concurrent.futures import CancelledError, Future
 from typing import Any
 
-from factmem._core.errors import FactmemError, visible
+from factmem._core.errors import FactmemError, printable
 from factmem.experiments.execute import execute_in_worker
 from factmem.experiments.store import Record
 from factmem.experiments.task import Task
@@ -12,29 +12,29 @@ from factmem.experiments.workers import Workers
 
 __all__ = ["ClusterWorkers", "check_address"]
 
-_SECONDS_TO_CONNECT = 10
+_CONNECT_TIMEOUT = 10
 
 
 def check_address(address: str) -> None:
-    """Raises FactmemError unless this may be the address of a scheduler."""
-    # What has no scheme would make dask start a cluster of its own.
-    found = re.fullmatch(r"(tcp|tls)://([\w-]+(\.[\w-]+)*|\[[\da-fA-F:.]+\]):(\d{1,5})", address)
-    if found is None or not 1 <= int(found[4]) < 2**16:
+    """Raise FactmemError unless this can be the address of a scheduler."""
+    # Without a scheme dask would start a cluster of its own.
+    match = re.fullmatch(r"(tcp|tls)://([\w-]+(\.[\w-]+)*|\[[\da-fA-F:.]+\]):(\d{1,5})", address)
+    if match is None or not 1 <= int(match[4]) < 2**16:
         raise FactmemError(
-            f"the address of a dask scheduler is like tcp://host:8786, not '{visible(address)}'"
+            f"the address of a dask scheduler is like tcp://host:8786, not '{printable(address)}'"
         )
 
 
 class ClusterWorkers(Workers):
     """The workers of a `dask.distributed` cluster.
 
-    The scheduler repeats a task elsewhere when its worker dies. Workers may come and go.
+    If a worker dies, the scheduler runs its task on another one. Workers may join and leave.
 
     Args:
-        address: of the scheduler, such as `tcp://host:8786` or `tls://host:8786`.
+        address: the scheduler, such as `tcp://host:8786` or `tls://host:8786`.
 
     Raises:
-        FactmemError: no address, distributed is not installed, or nobody answers there.
+        FactmemError: the address is invalid, dask is not installed, or no scheduler answers.
     """
 
     def __init__(self, address: str) -> None:
@@ -48,47 +48,47 @@ class ClusterWorkers(Workers):
         ):
             raise FactmemError(
                 "tls:// needs certificates: set DASK_DISTRIBUTED__COMM__TLS__CA_FILE and the "
-                "client's (docs/runs.md)"
+                "client certificate (docs/runs.md)"
             )
         try:
-            self._client = Client(address, timeout=_SECONDS_TO_CONNECT, set_as_default=False)
+            self._client = Client(address, timeout=_CONNECT_TIMEOUT, set_as_default=False)
         except (OSError, ValueError, TypeError) as error:
             raise FactmemError(
-                f"no dask scheduler answers at '{visible(address)}': {visible(str(error))}"
+                f"no dask scheduler answers at '{printable(address)}': {printable(str(error))}"
             ) from None
         self._executor = self._client.get_executor(pure=False)
         self._running: set[Future[Record]] = set()
 
     def free(self) -> int:
-        """How many more tasks could be begun now."""
+        """Return how many more tasks can be started now."""
         self._running = {future for future in self._running if not future.done()}
         return max(0, self._threads() - len(self._running))
 
     def check(self) -> None:
-        """Raises FactmemError if the scheduler is gone."""
+        """Raise FactmemError if the scheduler cannot be reached."""
         self._threads()
 
     def _threads(self) -> int:
-        """That the cluster has at the moment."""
+        """Return the number of threads of the cluster at the moment."""
         try:
             threads: Any = self._client.nthreads()
         except (OSError, RuntimeError, CancelledError):
             raise FactmemError(
-                "the cluster is gone; what was finished is kept: start again to go on"
+                "lost the connection to the cluster; finished runs are stored: run again to resume"
             ) from None
         return sum(threads.values())
 
     def submit(self, task: Task) -> Future[Record]:
-        """Gives a task to the scheduler."""
+        """Submit a task to the scheduler."""
         future = self._executor.submit(execute_in_worker, task)
         self._running.add(future)
         return future
 
     def stop(self, future: Future[Record]) -> bool:
-        """Nothing: dask cannot end what a worker has begun, and would count it as free."""
+        """Do nothing: dask cannot stop a running task and would count its worker as free."""
         return False
 
     def close(self) -> None:
-        """Lets the scheduler forget what is left, and leaves."""
+        """Cancel the remaining tasks and disconnect."""
         self._executor.shutdown(wait=False)
         self._client.close()

@@ -1,53 +1,53 @@
-"""Letting go of what jax has compiled: it keeps every program, about 70 MB a shape, for ever.
+"""Bound the memory that compiled programs take in a worker.
 
-A worker that goes through the shapes of a large figure would need tens of gigabytes. So it forgets
-its programs whenever it has grown too large; those that it needs again it compiles again.
+jax keeps every program that it has compiled, about 70 MB per shape. A worker that goes through the
+shapes of a large figure would need tens of gigabytes, so it drops all programs whenever the process
+has grown too large. Programs that are needed again are compiled again.
 """
 
 import ctypes
 import gc
 import sys
 
-__all__ = ["Memory", "resident"]
+__all__ = ["CompilationCacheTrimmer", "resident_bytes"]
 
-_MOST = 2 * 2**30
-"""Bytes, beyond which a process forgets its programs."""
+_MAX_BYTES = 2 * 2**30
 _GROWTH = 1.5
 
 
-class Memory:
-    """Keeps this process from growing without end.
+class CompilationCacheTrimmer:
+    """Drops compiled programs when the process exceeds a limit.
 
     Args:
-        most: bytes that it may take before it lets go.
+        max_bytes: resident memory at which programs are dropped.
     """
 
-    def __init__(self, most: int = _MOST) -> None:
-        self.most = most
+    def __init__(self, max_bytes: int = _MAX_BYTES) -> None:
+        self.max_bytes = max_bytes
 
     def trim(self) -> bool:
-        """Forgets all programs if this process has grown too large; says whether it did."""
-        if "jax" not in sys.modules or resident() <= self.most:
+        """Drop all compiled programs if the process is too large; return whether it was."""
+        if "jax" not in sys.modules or resident_bytes() <= self.max_bytes:
             return False
         import jax
 
         jax.clear_caches()
         gc.collect()
-        _return_to_system()
-        # What it holds besides programs, it needs: to let go after every task would only be slow.
-        self.most = max(self.most, round(_GROWTH * resident()))
+        _return_freed_memory()
+        # What remains is needed: trimming after every task would only be slow.
+        self.max_bytes = max(self.max_bytes, round(_GROWTH * resident_bytes()))
         return True
 
 
-def resident() -> int:
-    """Bytes of memory that this process takes."""
+def resident_bytes() -> int:
+    """Return the resident memory of this process in bytes."""
     import psutil
 
     return psutil.Process().memory_info().rss
 
 
-def _return_to_system() -> None:
-    """glibc keeps freed memory to itself unless it is asked; others have nothing to ask."""
+def _return_freed_memory() -> None:
+    """Ask glibc to return freed memory to the system; other C libraries do so by themselves."""
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:

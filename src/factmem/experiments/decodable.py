@@ -1,7 +1,7 @@
-"""What no training can change: answers that the given embeddings leave without a direction.
+"""Limits set by the embeddings: answers that no output vector decodes to.
 
-An answer within the convex hull of other answers is never decoded, whatever the weights are. In
-few dimensions that decides how many facts are stored, long before parameters do.
+An answer inside the convex hull of other answers is never decoded, whatever the weights are. In
+low dimensions this decides how many facts are stored, long before the parameters do.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,106 +9,123 @@ from dataclasses import dataclass
 from typing import Any
 
 from factmem.experiments.capacity import Capacity, CapacitySearches
-from factmem.experiments.scheduler import Records, PendingTasks
+from factmem.experiments.scheduler import PendingTasks, Records
 from factmem.experiments.task import Experiment, Task
+from factmem.experiments.transformer_capacity import TransformerCapacityProblem
+from factmem.experiments.transformer_spec import TransformerSpec
 
 __all__ = ["CapacityWithLimits", "LimitedCapacitySearches", "measure_decodable"]
+
+_CONFIG = ("dim", "subjects", "relations", "answers", "noise", "seed")
 
 
 def measure_decodable(
     *, dim: int, subjects: int, relations: int, answers: int, noise: int, seed: int
 ) -> dict[str, Any]:
-    """How many facts have an answer that anything decodes to, with the tables and embeddings that
-    `measure_transformer` trains on.
+    """Measure the share of facts whose answer some output vector decodes to.
+
+    The table and the embeddings are those that a training with the same seed uses.
 
     Args:
         dim: d.
         subjects, relations, answers: S, R and D of the random table.
-        noise: how many different noise tokens there are.
-        seed: of table and embeddings.
+        noise: number of distinct noise tokens.
+        seed: the seed of table and embeddings.
     """
-    import jax.random as jr
     import numpy as np
 
-    from factmem.facts import FactTable, PromptDistribution
+    from factmem.experiments.specs import PromptSpec, TableSpec
+    from factmem.experiments.transformer_methods.trained import Train
     from factmem.memories.decoding import decodable
-    from factmem.transformer import EXPERIMENTS, Embeddings
+    from factmem.training import PAPER
+    from factmem.transformer.shape import Shape
 
-    table = FactTable.random(subjects, relations, answers, seed=seed)
-    vocabulary = PromptDistribution.of(table, noise=noise).vocabulary
-    drawn = Embeddings.draw(jr.split(jr.split(jr.key(seed), 3)[0])[1], dim, vocabulary, EXPERIMENTS)
-    given = decodable(np.asarray(drawn.outputs))
+    spec = TransformerSpec(
+        table=TableSpec.random(subjects, relations, answers),
+        shape=Shape(dim, 1, 1, 0),
+        method=Train(protocol=PAPER),
+        prompts=PromptSpec(noise=noise),
+        seed=seed,
+    )
+    possible = decodable(np.asarray(spec.draw_embeddings().outputs))
     return {
-        "facts": float(np.mean(given[table.fact_ids[2]])),
-        "answers": float(np.mean(given)),
+        "facts": float(np.mean(possible[spec.draw().table.fact_ids[2]])),
+        "answers": float(np.mean(possible)),
     }
 
 
-MEASURE = Experiment("decodable answers", 1, measure_decodable)
+EXPERIMENT = Experiment("decodable answers", 1, measure_decodable)
 
 
 @dataclass(frozen=True)
 class CapacityWithLimits:
-    """What shapes store, and whether embeddings alone keep them from more.
+    """Capacities of several shapes, and whether the embeddings alone limit them.
 
     Args:
-        capacities: of each shape.
-        possible: the share of facts that some model could get right, by shape and seed, at the
-            smallest size that is not stored; shapes as places in `capacities`.
+        capacities: the capacity of each shape.
+        decodable_share: the share of facts that any model could answer, at the smallest size that
+            is not stored, by (index in `capacities`, seed).
     """
 
     capacities: Sequence[Capacity]
-    possible: Mapping[tuple[int, int], float]
+    decodable_share: Mapping[tuple[int, int], float]
 
-    def limited(self, place: int) -> bool:
-        """Whether with most seeds no model at all could store the first size that was not."""
-        capacity = self.capacities[place]
+    def limited(self, index: int) -> bool:
+        """Return whether, for most seeds, no model could store the smallest size not stored."""
+        capacity = self.capacities[index]
         criterion = getattr(capacity.problem, "criterion", 1.0)
-        kept = [self.possible.get((place, seed.seed), 1.0) < criterion for seed in capacity.seeds]
-        return sum(kept) > len(kept) / 2
+        impossible = [
+            self.decodable_share.get((index, seed.seed), 1.0) < criterion for seed in capacity.seeds
+        ]
+        return sum(impossible) > len(impossible) / 2
 
 
 class LimitedCapacitySearches:
-    """CapacitySearches of trained transformers, and then what their embeddings allow."""
+    """Capacity searches of trained transformers, followed by what their embeddings allow."""
 
     def __init__(self, searches: CapacitySearches) -> None:
         self.searches = searches
-        self._made: dict[tuple[int, int, int], Task] = {}
+        self._tasks: dict[tuple[int, int, int], Task] = {}
 
     def pending(self, known: Records) -> PendingTasks:
-        """What searches lack, and what embeddings allow where searches are over."""
-        searched = self.searches.pending(known)
-        tasks = self._tasks(known).values()
-        allowed = [task for task in tasks if task.identity not in known]
-        return PendingTasks([*allowed, *searched.needed], searched.useful)
+        """Return the pending tasks of the searches, and of the limits where searches are done."""
+        pending = self.searches.pending(known)
+        limits = [t for t in self._limit_tasks(known).values() if t.identity not in known]
+        return PendingTasks([*limits, *pending.needed], pending.useful)
 
     def remaining(self, known: Records) -> int:
-        """About how many measurements are still to be made."""
-        searches, tasks = self.searches, self._tasks(known).values()
-        missing = sum(task.identity not in known for task in tasks)
+        """Estimate how many tasks are still to be executed."""
+        searches = self.searches
+        missing = sum(task.identity not in known for task in self._limit_tasks(known).values())
         later = len(searches.problems) - len(searches.result(known))
         return searches.remaining(known) + missing + later * len(searches.seeds)
 
-    def result(self, known: Records) -> CapacityWithLimits:
-        """Of all shapes, or of those whose searches are over."""
-        records = {place: known.get(task.identity) for place, task in self._tasks(known).items()}
-        shares = {place: record.metrics or {} for place, record in records.items() if record}
-        possible = {place: share.get("facts", 1.0) for place, share in shares.items()}
-        return CapacityWithLimits(self.searches.result(known), possible)
+    def used_tasks(self, known: Records) -> list[Task]:
+        """Return the tasks of the searches and of the limits."""
+        return [*self.searches.used_tasks(known), *self._limit_tasks(known).values()]
 
-    def _tasks(self, known: Records) -> dict[tuple[int, int], Task]:
-        found = {}
-        for place, capacity in enumerate(self.searches.result(known)):
+    def result(self, known: Records) -> CapacityWithLimits:
+        """Return the result of all shapes, or of those whose searches are finished."""
+        records = {at: known.get(task.identity) for at, task in self._limit_tasks(known).items()}
+        metrics = {at: record.metrics or {} for at, record in records.items() if record}
+        shares = {at: entries.get("facts", 1.0) for at, entries in metrics.items()}
+        return CapacityWithLimits(self.searches.result(known), shares)
+
+    def _limit_tasks(self, known: Records) -> dict[tuple[int, int], Task]:
+        tasks = {}
+        for index, capacity in enumerate(self.searches.result(known)):
             for seed in capacity.seeds:
                 if seed.bracket.upper is not None:
-                    found[place, seed.seed] = self._task(place, seed.seed, seed.bracket.upper)
-        return found
+                    size = seed.bracket.upper
+                    tasks[index, seed.seed] = self._limit_task(index, seed.seed, size)
+        return tasks
 
-    def _task(self, place: int, seed: int, size: int) -> Task:
-        """Made once, as those of searches are."""
-        key = (place, seed, size)
-        if key not in self._made:
-            config = self.searches.task(self.searches.problems[place], seed, size).config
-            names = ("dim", "subjects", "relations", "answers", "noise", "seed")
-            self._made[key] = Task(MEASURE, {name: config[name] for name in names})
-        return self._made[key]
+    def _limit_task(self, index: int, seed: int, size: int) -> Task:
+        """Return the task, cached as those of the searches are."""
+        key = (index, seed, size)
+        if key not in self._tasks:
+            problem = self.searches.problems[index]
+            assert isinstance(problem, TransformerCapacityProblem)
+            config = problem.spec(size, seed).config()
+            self._tasks[key] = Task(EXPERIMENT, {name: config[name] for name in _CONFIG})
+        return self._tasks[key]

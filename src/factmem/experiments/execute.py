@@ -1,4 +1,4 @@
-"""Doing one task, on whatever machine. Importing this loads no jax."""
+"""Execute one task, on any machine. Importing this module does not load jax."""
 
 import platform
 import socket
@@ -9,44 +9,44 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from factmem._core.canonical_json import plain
-from factmem._core.errors import FactmemError, visible
-from factmem._core.threads import one_thread, threads_used
-from factmem.experiments.compilation_cache import Memory
+from factmem._core.canonical_json import to_json_data
+from factmem._core.errors import FactmemError, printable
+from factmem._core.threads import thread_count, use_one_thread
+from factmem.experiments.compilation_cache import CompilationCacheTrimmer
 from factmem.experiments.store import Record
 from factmem.experiments.task import Task
 
-__all__ = ["failure_record", "execute", "execute_in_worker"]
+__all__ = ["execute", "execute_in_worker", "failure_record"]
 
-_LONGEST_ERROR = 1000
-_MEMORY = Memory()
+_MAX_ERROR_LENGTH = 1000
+_TRIMMER = CompilationCacheTrimmer()
 _LIBRARIES = ("factmem", "jax", "jaxlib", "equinox", "optax", "numpy", "scipy")
 
 
 def execute(task: Task) -> Record:
-    """Measures, and gives the record of it.
+    """Run a task and return its record.
 
-    With one thread, unless jax runs already: then results do not depend on how many cores a
-    machine has, and a worker for each core uses them better than threads do.
+    Uses one thread unless jax is already running. Results then do not depend on the number of
+    cores, and one worker per core uses the cores better than threads do.
     """
     with suppress(FactmemError):
-        one_thread()
+        use_one_thread()
     start = time.monotonic()
     metrics = task.experiment.function(**task.config)
-    return _record(task, time.monotonic() - start, metrics=plain(metrics))
+    return _record(task, time.monotonic() - start, metrics=to_json_data(metrics))
 
 
 def execute_in_worker(task: Task) -> Record:
-    """As `execute`, in a process that does nothing else, and must not grow without end."""
+    """Run a task as `execute` does, in a process whose memory is kept bounded."""
     record = execute(task)
-    _MEMORY.trim()
+    _TRIMMER.trim()
     return record
 
 
 def failure_record(task: Task, error: BaseException, seconds: float) -> Record:
-    """The record of a task that could not be done, by whoever waited for it."""
-    told = visible(f"{type(error).__name__}: {error}".strip(), _LONGEST_ERROR)
-    return _record(task, seconds, error=told)
+    """Return the record of a task that raised an error or whose worker died."""
+    message = printable(f"{type(error).__name__}: {error}".strip(), _MAX_ERROR_LENGTH)
+    return _record(task, seconds, error=message)
 
 
 def _record(
@@ -57,25 +57,23 @@ def _record(
 ) -> Record:
     return Record(
         identity=task.identity,
-        measure=task.experiment.name,
+        experiment=task.experiment.name,
         version=task.experiment.version,
-        config=plain(task.config),
+        config=to_json_data(task.config),
         seed=task.seed,
         metrics=metrics,
         error=error,
         seconds=seconds,
-        versions=_versions(),
-        threads=threads_used(),
+        versions=_library_versions(),
+        threads=thread_count(),
         host=socket.gethostname(),
         finished=datetime.now(UTC).isoformat(timespec="microseconds"),
     )
 
 
-def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
+def _library_versions() -> dict[str, str]:
+    versions = {"python": platform.python_version()}
     for name in _LIBRARIES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
+    return versions

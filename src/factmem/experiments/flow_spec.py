@@ -1,26 +1,38 @@
-"""The experiments of section 5: a table, prompts about it, and three ways to learn it."""
+"""The spec of a training run of one attention layer: gradient flow or SGD.
 
-from dataclasses import dataclass
+Importing this module does not load jax.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Literal, NamedTuple
-
-import jax.random as jr
-import numpy as np
-from jaxtyping import Array, Float, Key
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from factmem._core.errors import FactmemError
 from factmem._core.progress import Report
-from factmem.dynamics.descent import Descent, descend
-from factmem.dynamics.flow import Flow, gradient_flow
-from factmem.dynamics.linear_attention import LinearAttention
-from factmem.dynamics.problems import Population, PromptSample
-from factmem.dynamics.softmax_head import SoftmaxHead
-from factmem.facts import FactTable, PromptDistribution
+from factmem.experiments.specs import Cost, PromptSpec, TableSpec
+from factmem.experiments.task import Task
+
+if TYPE_CHECKING:
+    import numpy as np
+    from jaxtyping import Array, Float, Key
+
+    from factmem.dynamics import (
+        Flow,
+        LinearAttention,
+        PromptPopulation,
+        PromptSample,
+        SGDResult,
+        SoftmaxHead,
+    )
+    from factmem.facts import FactTable, PromptDistribution
 
 __all__ = [
-    "LEAST_DESCENT_SCALE",
-    "LINEAR_DESCENT",
-    "SOFTMAX_DESCENT",
+    "LINEAR_SGD",
+    "MIN_SGD_SCALE",
+    "SOFTMAX_SGD",
+    "FlowInstance",
     "FlowSpec",
     "SGDConfig",
     "Start",
@@ -30,182 +42,313 @@ Start = Literal["equal", "balanced", "random"]
 
 
 class SGDConfig(NamedTuple):
-    """How descent is done where nothing else is said."""
+    """Learning rate, number of steps and prompts per step of SGD."""
 
     rate: float
     steps: int
     batch: int
 
 
-LINEAR_DESCENT = SGDConfig(rate=0.1, steps=8192, batch=1024)
-"""The authors' notebook."""
-SOFTMAX_DESCENT = SGDConfig(rate=16.0, steps=4096, batch=1024)
-"""Ours; theirs is not known."""
+LINEAR_SGD = SGDConfig(rate=0.1, steps=8192, batch=1024)
+"""The settings of the authors' notebook, for linear attention."""
+SOFTMAX_SGD = SGDConfig(rate=16.0, steps=4096, batch=1024)
+"""Our settings for softmax attention; the authors' are not known."""
 
-LEAST_DESCENT_SCALE = 1e-30
-"""Below this, steps of float32 could vanish."""
+MIN_SGD_SCALE = 1e-30
+"""From smaller weights, steps in float32 could vanish."""
 
 _FLOW_PROMPTS = 32
-"""For each fact, in a flow whose noise tokens differ."""
+"""Sampled prompts per fact in a flow whose noise tokens start unequal."""
 _TEST_PROMPTS = 64
-"""For each fact, when descent is tested, where a table is small enough."""
-_TESTED = 2**14
-"""Prompts on which descent is tested, at most, unless there are more facts."""
+"""Test prompts per fact of SGD, for small tables."""
+_MAX_TEST_PROMPTS = 2**14
+"""The largest number of test prompts, unless there are more facts."""
+_FLOW_STEPS = 2000
+"""Typical number of solver steps, for estimates."""
 
 
 @dataclass(frozen=True, eq=False)
-class FlowSpec:
-    """What is to be learned, and from which weights.
+class FlowInstance:
+    """What a flow spec and its seed determine, and the ways to train on it.
 
     Args:
         table: the facts.
-        noise: how many different noise tokens there are; S + R if left out, as in the paper.
-        length: T, the tokens in a prompt.
-        subject_power: subject s is asked for in proportion to (s + 1)^−power; 0 is uniform.
-        start: all weights α (`equal`), as the theorems want them (`balanced`), or `random`.
-        scale: α.
-        seed: of weights, embeddings and prompts.
-
-    Raises:
-        FactmemError: a scale that is none.
-
-    Examples:
-        >>> from factmem.dynamics import find_stages
-        >>> fig5 = FlowSpec(FactTable.structured(16, 4, 8))
-        >>> stages = find_stages(fig5.flow(), fig5.population)
-        >>> round(stages.init_end), round(stages.hallucination_end)
-        (191, 392)
+        prompt_spec: noise tokens, length and subject frequencies of prompts.
+        start: the start of the weights.
+        scale: α, the size of the weights at the start.
+        seed: the seed of a random start.
+        embedding_key: randomness of embeddings.
+        test_key: randomness of fixed prompts.
+        training_key: randomness of fresh prompts.
     """
 
-    table: FactTable
-    noise: int | None = None
-    length: int = 32
-    subject_power: float = 0.0
-    start: Start = "equal"
-    scale: float = 1e-5
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not 0 < self.scale < np.inf:
-            raise FactmemError(f"the scale of a start is a number above 0, not {self.scale}")
+    table: "FactTable"
+    prompt_spec: PromptSpec
+    start: Start
+    scale: float
+    seed: int
+    embedding_key: "Key[Array, '']"
+    test_key: "Key[Array, '']"
+    training_key: "Key[Array, '']"
 
     @cached_property
-    def population(self) -> Population:
-        """All questions, with one class of noise."""
-        return Population.of(
-            self.table, noise=self.noise, length=self.length, subject_power=self.subject_power
+    def population(self) -> "PromptPopulation":
+        """All prompts, with noise as one class of tokens."""
+        from factmem.dynamics import PromptPopulation
+
+        spec = self.prompt_spec
+        return PromptPopulation.from_table(
+            self.table, noise=spec.noise, length=spec.length, subject_power=spec.subject_power
         )
 
     @cached_property
-    def asked(self) -> PromptDistribution:
-        """Where prompts come from."""
-        return PromptDistribution.of(
-            self.table, noise=self.noise, length=self.length, subject_power=self.subject_power
-        )
+    def prompts(self) -> "PromptDistribution":
+        """The distribution of prompts."""
+        return self.prompt_spec.draw(self.table)
 
     @property
-    def tested(self) -> PromptSample:
-        """Fixed prompts on which descent is tested."""
-        return self._sample(min(_TEST_PROMPTS, max(1, _TESTED // self.table.facts)))
+    def test_prompts(self) -> "PromptSample":
+        """Fixed prompts on which SGD is tested."""
+        return self._sample(min(_TEST_PROMPTS, max(1, _MAX_TEST_PROMPTS // self.table.facts)))
 
     @property
     def sampled_prompts(self) -> int | None:
-        """Prompts that stand for the population in `flow`; None where it is exact."""
+        """The number of prompts that `flow` samples; None if the flow is exact."""
         return _FLOW_PROMPTS * self.table.facts if self.start == "random" else None
+
+    @property
+    def default_dim(self) -> int:
+        """The dimension of a softmax head: four times the vocabulary."""
+        return 4 * self.prompts.vocabulary.size
 
     def flow(
         self,
         *,
         until: float | None = None,
-        times: Float[np.ndarray, " times"] | None = None,
+        times: "Float[np.ndarray, ' times'] | None" = None,
         report: Report | None = None,
-    ) -> Flow:
-        """Gradient flow of linear attention, exact unless noise tokens start unequal."""
-        questions = self._sample(_FLOW_PROMPTS) if self.start == "random" else self.population
-        start = self._start(questions.tokens)
-        return gradient_flow(start, questions, until=until, times=times, report=report)
+    ) -> "Flow":
+        """Follow the gradient flow of linear attention.
 
-    def descent(
+        It is exact unless noise tokens start unequal. The arguments are those of `gradient_flow`.
+        """
+        from factmem.dynamics import gradient_flow
+
+        ensemble = self._sample(_FLOW_PROMPTS) if self.start == "random" else self.population
+        start = self._linear_start(ensemble.tokens)
+        return gradient_flow(start, ensemble, until=until, times=times, report=report)
+
+    def sgd(
         self,
+        config: SGDConfig = LINEAR_SGD,
         *,
-        rate: float = LINEAR_DESCENT.rate,
-        steps: int = LINEAR_DESCENT.steps,
-        batch: int = LINEAR_DESCENT.batch,
-        times: Float[np.ndarray, " times"] | None = None,
+        times: "Float[np.ndarray, ' times'] | None" = None,
         report: Report | None = None,
-    ) -> Descent:
-        """Stochastic gradient descent of linear attention, as on the left of Figure 5."""
-        start = self._start(self.asked.vocabulary.prompt_tokens)
-        return self._descend(start, rate, steps, batch, times, report)
+    ) -> "SGDResult":
+        """Train linear attention by SGD."""
+        start = self._linear_start(self.prompts.vocabulary.prompt_tokens)
+        return self._sgd(start, config, times, report)
 
-    def softmax_descent(
+    def softmax_sgd(
         self,
+        config: SGDConfig = SOFTMAX_SGD,
         *,
         dim: int | None = None,
-        rate: float = SOFTMAX_DESCENT.rate,
-        steps: int = SOFTMAX_DESCENT.steps,
-        batch: int = SOFTMAX_DESCENT.batch,
-        times: Float[np.ndarray, " times"] | None = None,
+        times: "Float[np.ndarray, ' times'] | None" = None,
         report: Report | None = None,
-    ) -> Descent:
-        """The same of a softmax head on random embeddings, as on the right of Figure 5.
+    ) -> "SGDResult":
+        """Train a softmax head on random embeddings by SGD.
 
         Args:
-            dim: d; four times the vocabulary if left out. With less room subjects get in each
-                other's way, and the stage of relations is cut short or missing.
-            rate, steps, batch, times, report: as in `descend`.
+            config: rate, steps and batch.
+            dim: d; four times the vocabulary by default. In fewer dimensions subjects interfere
+                with each other, and the stage of relations is cut short or missing.
+            times: further times to record, as fractions of the total time.
+            report: called with the progress.
         """
+        from factmem.dynamics import SoftmaxHead
+
         if self.start != "equal":
-            raise FactmemError("a softmax head starts with equal weights")
-        names = self.asked.vocabulary
-        dim = self.default_dim if dim is None else dim
-        model = SoftmaxHead.start(
-            self._keys[0], names.prompt_tokens, names.answers, dim, self.scale
+            raise FactmemError(f"a softmax head needs the start 'equal', got '{self.start}'")
+        vocabulary = self.prompts.vocabulary
+        head = SoftmaxHead.equal(
+            vocabulary.prompt_tokens,
+            vocabulary.answers,
+            self.default_dim if dim is None else dim,
+            self.scale,
+            key=self.embedding_key,
         )
-        return self._descend(model, rate, steps, batch, times, report)
+        return self._sgd(head, config, times, report)
 
-    @property
-    def default_dim(self) -> int:
-        """Of the embeddings of a softmax head: four times the vocabulary."""
-        return 4 * self.asked.vocabulary.size
-
-    def _descend(
+    def _sgd(
         self,
-        model: LinearAttention | SoftmaxHead,
-        rate: float,
-        steps: int,
-        batch: int,
-        times: Float[np.ndarray, " times"] | None,
+        model: "LinearAttention | SoftmaxHead",
+        config: SGDConfig,
+        times: "Float[np.ndarray, ' times'] | None",
         report: Report | None,
-    ) -> Descent:
-        if self.scale < LEAST_DESCENT_SCALE:
+    ) -> "SGDResult":
+        from factmem.dynamics import sgd
+
+        if self.scale < MIN_SGD_SCALE:
             raise FactmemError(
-                f"from weights of {self.scale:g} float32 cannot leave zero: "
-                f"start from at least {LEAST_DESCENT_SCALE:g}"
+                f"scale must be at least {MIN_SGD_SCALE:g} for SGD in float32, got {self.scale:g}"
             )
-        return descend(
+        return sgd(
             model,
-            self.asked,
-            self.tested,
-            self._keys[2],
-            rate=rate,
-            steps=steps,
-            batch=batch,
+            self.prompts,
+            self.test_prompts,
+            key=self.training_key,
+            rate=config.rate,
+            steps=config.steps,
+            batch=config.batch,
             times=times,
             report=report,
         )
 
-    def _start(self, tokens: int) -> LinearAttention:
+    def _linear_start(self, tokens: int) -> "LinearAttention":
+        from factmem.dynamics import LinearAttention
+
         answers = self.table.answers
         if self.start == "random":
             return LinearAttention.random(tokens, answers, self.scale, self.seed)
         start = {"equal": LinearAttention.equal, "balanced": LinearAttention.balanced}[self.start]
         return start(tokens, answers, self.scale)
 
-    def _sample(self, prompts: int) -> PromptSample:
-        return PromptSample.draw(self._keys[1], self.population, self.asked, prompts)
+    def _sample(self, prompts_per_fact: int) -> "PromptSample":
+        from factmem.dynamics import PromptSample
 
-    @cached_property
-    def _keys(self) -> Key[Array, " 3"]:
-        """Of embeddings, fixed prompts and fresh prompts."""
-        return jr.split(jr.key(self.seed), 3)
+        return PromptSample.draw(
+            self.population, self.prompts, prompts_per_fact=prompts_per_fact, key=self.test_key
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlowSpec:
+    """The training of one attention layer on a table of facts.
+
+    Args:
+        table: the facts.
+        prompts: noise tokens, length and subject frequencies of prompts.
+        method: `flow` is the gradient flow of linear attention, `sgd` trains it by SGD, and
+            `softmax-sgd` trains a softmax head by SGD.
+        start: all weights α (`equal`), the start of the theorems (`balanced`), or `random`.
+        scale: α, the size of the weights at the start.
+        until: when a flow ends; by default when it has converged.
+        sgd: rate, steps and batch of SGD; by default `LINEAR_SGD` or `SOFTMAX_SGD`.
+        dim: d of a softmax head; four times the vocabulary by default.
+        seed: the seed of table, weights, embeddings and prompts.
+
+    Raises:
+        FactmemError: the scale is not a positive number.
+
+    Examples:
+        >>> from factmem.dynamics import find_stages
+        >>> spec = FlowSpec(table=TableSpec.structured(16, 4, 8))
+        >>> stages = find_stages(spec.run(), spec.draw().population)
+        >>> round(stages.init_end), round(stages.hallucination_end)
+        (191, 392)
+    """
+
+    table: TableSpec
+    prompts: PromptSpec = field(default_factory=PromptSpec)
+    method: Literal["flow", "sgd", "softmax-sgd"] = "flow"
+    start: Start = "equal"
+    scale: float = 1e-5
+    until: float | None = None
+    sgd: SGDConfig | None = None
+    dim: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.scale < math.inf:
+            raise FactmemError(f"scale must be positive and finite, got {self.scale}")
+
+    @property
+    def sgd_config(self) -> SGDConfig:
+        """The settings of SGD, with the defaults of the method."""
+        if self.sgd is not None:
+            return self.sgd
+        return SOFTMAX_SGD if self.method == "softmax-sgd" else LINEAR_SGD
+
+    def draw(self) -> FlowInstance:
+        """Draw the table and the keys."""
+        import jax.random as jr
+
+        keys = jr.split(jr.key(self.seed), 3)
+        return FlowInstance(
+            self.table.draw(self.seed), self.prompts, self.start, self.scale, self.seed, *keys
+        )
+
+    def run(
+        self,
+        report: Report | None = None,
+        times: "Float[np.ndarray, ' times'] | None" = None,
+        instance: FlowInstance | None = None,
+    ) -> "Flow | SGDResult":
+        """Train.
+
+        Args:
+            report: called with the progress.
+            times: further times to record, as fractions of the total time.
+            instance: the instance, if it has been drawn already.
+        """
+        instance = self.draw() if instance is None else instance
+        if self.method == "flow":
+            return instance.flow(until=self.until, times=times, report=report)
+        if self.method == "sgd":
+            return instance.sgd(self.sgd_config, times=times, report=report)
+        return instance.softmax_sgd(self.sgd_config, dim=self.dim, times=times, report=report)
+
+    def config(self) -> dict[str, Any]:
+        """Return the spec as JSON data."""
+        return {
+            "method": self.method,
+            **self.table.config(),
+            **self.prompts.config(),
+            "start": self.start,
+            "scale": self.scale,
+            "until": self.until,
+            "sgd": None if self.method == "flow" else self.sgd_config._asdict(),
+            "dim": self.dim,
+            "seed": self.seed,
+        }
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> "FlowSpec":
+        """Return the spec that `config` describes."""
+        names = ("method", "start", "scale", "until", "dim", "seed")
+        sgd = config["sgd"]
+        return cls(
+            table=TableSpec.from_config(config),
+            prompts=PromptSpec.from_config(config),
+            sgd=None if sgd is None else SGDConfig(**sgd),
+            **{name: config[name] for name in names},
+        )
+
+    def task(self) -> Task:
+        """Return the measurement of the run as a task."""
+        from factmem.experiments.flow_measures import FLOW, SOFTMAX
+
+        if self.method == "sgd":
+            raise FactmemError("there is no stored measurement of SGD with linear attention")
+        return Task(FLOW if self.method == "flow" else SOFTMAX, self.config())
+
+    def identity(self) -> str:
+        """Return a hash of the complete configuration."""
+        return self.task().identity
+
+    def cost(self) -> Cost:
+        """Estimate what `run` costs."""
+        table = asdict(self.table)
+        if self.table.kind == "csv":
+            raise FactmemError("the cost is estimated for given table sizes")
+        subjects, relations = table["subjects"], table["relations"]
+        facts, answers = subjects * relations, relations * table["answers"]
+        tokens = subjects + relations + 2
+        prompts = facts if self.method == "flow" else self.sgd_config.batch
+        steps = _FLOW_STEPS if self.method == "flow" else self.sgd_config.steps
+        return Cost(
+            steps=float(steps),
+            flops_per_step=6.0 * prompts * tokens * answers,
+            peak_bytes=8 * (prompts * (tokens + 2 * answers) + 4 * tokens * answers),
+        )

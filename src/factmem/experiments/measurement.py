@@ -1,122 +1,147 @@
-"""What is measured for a claim or a figure: tasks of the run store, whose results make numbers."""
+"""Measurements: sets of tasks whose records are combined into one result."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-from factmem.experiments.scheduler import Records, PendingTasks, SweepState, read_stored, sweep
+from factmem.experiments.scheduler import PendingTasks, Records, SweepState, read_stored, sweep
+from factmem.experiments.search import Bracket
 from factmem.experiments.store import Record, Store
 from factmem.experiments.task import Experiment, Task
 from factmem.experiments.workers import Workers
 
 __all__ = [
+    "IndependentTasks",
     "Measurement",
     "MeasurementGroup",
     "Progress",
-    "IndependentTasks",
-    "direct",
     "complete_records",
     "measure",
     "stored_records",
+    "unstored_tasks",
 ]
 
 
 @runtime_checkable
 class Measurement(Protocol):
-    """Tasks, of which some may depend on the results of others, and what they come to."""
+    """Tasks, some of which may depend on the results of others, and the result of all of them."""
 
     def pending(self, known: Records, /) -> PendingTasks:
-        """What is still to be done, given what is known."""
+        """Return the tasks that are still to be executed."""
         ...
 
     def result(self, known: Records, /) -> Any:
-        """What was measured: all of it once nothing is wanted any more, a part of it before."""
+        """Return the result: the complete one if nothing is pending, else a part of it."""
+        ...
+
+    def used_tasks(self, known: Records, /) -> Sequence[Task]:
+        """Return the tasks that `result` uses, as far as they are determined."""
         ...
 
     def remaining(self, known: Records, /) -> int:
-        """About how many tasks are still to be done."""
+        """Estimate how many tasks are still to be executed."""
         ...
 
 
 @dataclass(frozen=True)
 class IndependentTasks:
-    """Tasks that do not depend on each other; the result is the list of what they measured."""
+    """Tasks that do not depend on each other; the result is the list of their metrics."""
 
     tasks: tuple[Task, ...]
 
     def pending(self, known: Records) -> PendingTasks:
-        """Those that are missing."""
+        """Return the tasks without a record."""
         return PendingTasks([task for task in self.tasks if task.identity not in known])
 
     def result(self, known: Records) -> list[Mapping[str, Any]]:
-        """The metrics of each task, in their order; none of those that failed or are missing."""
+        """Return the metrics of each task; an empty dict if it failed or is missing."""
         records = [known.get(task.identity) for task in self.tasks]
         return [{} if record is None else record.metrics or {} for record in records]
 
+    def used_tasks(self, known: Records) -> Sequence[Task]:
+        """Return all tasks."""
+        return self.tasks
+
     def remaining(self, known: Records) -> int:
-        """How many are missing."""
+        """Count the tasks without a record."""
         return len(self.pending(known).needed)
 
 
 @dataclass(frozen=True)
 class MeasurementGroup:
-    """Several measurements under names; the result has one entry for each.
+    """Several named measurements; the result is a dict with one entry for each.
 
     Args:
         parts: the measurements.
-        order: of a task: those with the least of it are done first. If left out, or where it is
-            the same, the measurements take turns.
+        order: sort key of a task: smaller first. Without it, or where keys are equal, the
+            measurements take turns.
     """
 
     parts: Mapping[str, Measurement]
     order: Callable[[Task], float] | None = None
 
     def pending(self, known: Records) -> PendingTasks:
-        """What any of them lacks."""
-        wanted = PendingTasks.of_all([part.pending(known) for part in self.parts.values()])
+        """Return the pending tasks of all parts."""
+        pending = PendingTasks.interleave([part.pending(known) for part in self.parts.values()])
         if self.order is None:
-            return wanted
-        return PendingTasks(sorted(wanted.needed, key=self.order), wanted.useful)
+            return pending
+        return PendingTasks(sorted(pending.needed, key=self.order), pending.useful)
 
     def result(self, known: Records) -> dict[str, Any]:
-        """The result of each."""
+        """Return the result of each part."""
         return {name: part.result(known) for name, part in self.parts.items()}
 
+    def used_tasks(self, known: Records) -> Sequence[Task]:
+        """Return the tasks of all parts, each once."""
+        return unique_tasks(self.parts.values(), known)
+
     def remaining(self, known: Records) -> int:
-        """Of all of them; tasks that several wait for are counted once by each."""
+        """Estimate the remaining tasks; a task shared by several parts counts for each."""
         return sum(part.remaining(known) for part in self.parts.values())
 
 
-def unstored_tasks(function: Callable[..., Mapping[str, Any]], seeds: Sequence[int], **config: Any) -> IndependentTasks:
-    """One run a seed of a function that checks the code that is here: never read from a store."""
-    measure = Experiment(function.__name__, 1, function, kept=False)
-    return IndependentTasks(tuple(Task(measure, {**config, "seed": seed}) for seed in seeds))
+def unique_tasks(parts: "Sequence[Measurement] | Any", known: Records) -> list[Task]:
+    """Return the tasks of several measurements, each once, in order."""
+    tasks = {task.identity: task for part in parts for task in part.used_tasks(known)}
+    return list(tasks.values())
+
+
+def unstored_tasks(
+    function: Callable[..., Mapping[str, Any]], seeds: Sequence[int], **config: Any
+) -> IndependentTasks:
+    """Run a function once per seed, always anew: it checks the installed code."""
+    experiment = Experiment(function.__name__, 1, function, stored=False)
+    return IndependentTasks(tuple(Task(experiment, {**config, "seed": seed}) for seed in seeds))
 
 
 def stored_records(measurement: Measurement, store: Store) -> dict[str, Record]:
-    """What a store has of a measurement."""
+    """Return the records of a measurement that a store has."""
     return read_stored(measurement.pending, store, {})[0]
 
 
 def complete_records(measurement: Measurement, store: Store) -> dict[str, Record] | None:
-    """All runs of a measurement, if a store has them; None if one is missing."""
+    """Return all records of a measurement, or None if the store lacks one."""
     known, missing = read_stored(measurement.pending, store, {})
     return None if missing.needed else known
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a measurement is.
+    """The progress of a measurement.
 
     Args:
-        done: runs that are there.
-        running: those that are being made.
-        left: about how many will be needed yet.
+        done: number of finished runs.
+        running: number of running tasks.
+        remaining: estimated number of further runs.
+        known: the finished runs.
+        brackets: for a capacity search, the bracket of each seed of the current problem.
     """
 
     done: int
     running: int
-    left: int
+    remaining: int
+    known: Records = field(default_factory=dict, repr=False)
+    brackets: tuple[Bracket, ...] = ()
 
 
 def measure(
@@ -127,23 +152,28 @@ def measure(
     fresh: bool = False,
     report: Callable[[Progress], None] | None = None,
 ) -> Any:
-    """Does all that a measurement wants, and gives its result.
+    """Execute all tasks of a measurement and return its result.
 
     Args:
         measurement: what to measure.
-        store: what is in it is not measured again; what is measured is kept in it.
-        workers: who measures.
-        fresh: whether the store is ignored.
-        report: told every second and after every run how far it is.
+        store: results that it has are not measured again; new results are written to it.
+        workers: the processes that execute tasks.
+        fresh: ignore stored results and replace them.
+        report: called every second and after every run.
     """
 
-    def told(state: SweepState) -> None:
+    def report_state(state: SweepState) -> None:
         assert report is not None
-        report(Progress(len(state.known), state.running, measurement.remaining(state.known)))
+        remaining = max(measurement.remaining(state.known), state.running)
+        report(Progress(len(state.known), state.running, remaining, state.known))
 
     known = sweep(
-        measurement.pending, store, workers, fresh=fresh, report=None if report is None else told
+        measurement.pending,
+        store,
+        workers,
+        fresh=fresh,
+        report=None if report is None else report_state,
     )
     if report is not None:
-        report(Progress(len(known), 0, 0))
+        report(Progress(len(known), 0, 0, known))
     return measurement.result(known)

@@ -1,8 +1,8 @@
-"""Doing many tasks: what is in the store is read, what is missing is done and kept.
+"""Run many tasks: read results from the store, execute the missing tasks and store their results.
 
-Which tasks there are may depend on results, as in a search. So the sweep is told by a function what
-it wants, given what is known. Asked again after every result, that function is all there is to
-resuming: a sweep that was killed asks the same, and the store answers.
+Which tasks are needed may depend on results, as in a search. So the caller passes a function from
+the known records to the pending tasks. It is called again after every result, and resuming needs
+nothing else: a sweep that was killed asks for the same tasks and finds them in the store.
 """
 
 import time
@@ -17,21 +17,22 @@ from factmem.experiments.store import Record, Store
 from factmem.experiments.task import Task
 from factmem.experiments.workers import Workers
 
-__all__ = ["Records", "PendingTasks", "SweepState", "read_stored", "sweep"]
+__all__ = ["PendingTasks", "Records", "SweepState", "read_stored", "sweep"]
 
-_ATTEMPTS = 3
-_SECONDS_BETWEEN_REPORTS = 1.0
+_MAX_ATTEMPTS = 3
+_REPORT_INTERVAL = 1.0
+"""Seconds between two reports."""
 
 Records = Mapping[str, Record]
-"""IndependentTasks that ended, by the identity of their task."""
+"""Finished runs by the identity of their task."""
 
 
 @dataclass(frozen=True)
 class PendingTasks:
-    """What is still to be done.
+    """Tasks that are still to be executed.
 
     Args:
-        needed: tasks without which it does not go on.
+        needed: tasks without which the sweep cannot go on.
         useful: tasks that may be needed, depending on the results of others; most likely first.
     """
 
@@ -39,100 +40,102 @@ class PendingTasks:
     useful: Sequence[Task] = ()
 
     @classmethod
-    def of_all(cls, each: Sequence["PendingTasks"]) -> "PendingTasks":
-        """What several want, each task once: the first of each, then the second of each, …
+    def interleave(cls, parts: Sequence["PendingTasks"]) -> "PendingTasks":
+        """Combine the tasks of several parts, each once: the first of each, the second of each, …
 
-        One that wants the same thing for several seeds has its turn for one of them at a time, so
-        that two workers rarely compile the same program, and the next seed finds it compiled.
+        A part that needs the same task for several seeds then submits one seed at a time. Two
+        workers rarely compile the same program, and the next seed finds it compiled.
         """
         return cls(
-            _in_turn([wanted.needed for wanted in each]),
-            _in_turn([wanted.useful for wanted in each]),
+            _interleave([part.needed for part in parts]),
+            _interleave([part.useful for part in parts]),
         )
 
 
-def _in_turn(lists: Sequence[Sequence[Task]]) -> list[Task]:
-    turns = (task for turn in zip_longest(*lists) for task in turn if task is not None)
-    return list({task.identity: task for task in turns}.values())
+def _interleave(lists: Sequence[Sequence[Task]]) -> list[Task]:
+    tasks = (task for row in zip_longest(*lists) for task in row if task is not None)
+    return list({task.identity: task for task in tasks}.values())
 
 
 @dataclass(frozen=True)
 class SweepState:
-    """How far a sweep is: what is known, and what is being done."""
+    """The progress of a sweep: the known records and the number of running tasks."""
 
     known: Records
     running: int
 
 
 def sweep(
-    wanted: Callable[[Records], PendingTasks],
+    pending: Callable[[Records], PendingTasks],
     store: Store,
     workers: Workers,
     *,
     fresh: bool = False,
     report: Callable[[SweepState], None] | None = None,
 ) -> dict[str, Record]:
-    """Does tasks until nothing is needed any more.
+    """Execute tasks until none is needed.
 
     Args:
-        wanted: says what is missing, given what is known. Nothing but that may change its mind.
-        store: where results are looked for, and kept as soon as they are there.
-        workers: who does the tasks.
-        fresh: whether stored results are ignored, and replaced.
-        report: told every second and after every result how far it is.
+        pending: returns the missing tasks, given the known records. Must be a pure function of
+            `known`.
+        store: where results are read, and written as soon as they are known.
+        workers: the processes that execute tasks.
+        fresh: ignore stored results and replace them.
+        report: called every second and after every result.
 
     Returns:
-        All that is known in the end. A task that failed three times, or because of what it was
-        asked, is there with its error; `Record.kept` says what was read and what was run.
+        All known records. A task that failed three times, or that raised a `FactmemError`, has a
+        record with its error. `Record.from_store` tells whether a record was read or run.
     """
-    current = _Sweep(store, workers, fresh)
-    while (missing := current.missing(wanted)).needed:
-        current.begin(missing)
+    state = _Sweep(store, workers, fresh)
+    while (missing := state.missing(pending)).needed:
+        state.start(missing)
         if report is not None:
-            report(SweepState(current.known, len(current.running)))
-        current.wait()
-    return current.known
+            report(SweepState(state.known, len(state.running)))
+        state.wait()
+    return state.known
 
 
 def read_stored(
-    wanted: Callable[[Records], PendingTasks], store: Store, known: Records
+    pending: Callable[[Records], PendingTasks], store: Store, known: Records
 ) -> tuple[dict[str, Record], PendingTasks]:
-    """What is known once a store has been asked for all that is wanted, and what is then missing.
+    """Read all pending tasks from a store; return the known records and what is still missing.
 
-    What is there may change what is wanted. Failures do not count as known: they are tried again.
+    A record may change which tasks are pending, so the store is asked until nothing is added.
+    Failed runs do not count as known: they are tried again.
     """
     known = dict(known)
     while True:
-        asked = wanted(known)
-        tasks = [task for task in (*asked.needed, *asked.useful) if task.experiment.stored]
-        found = [store.get(task.identity) for task in tasks if task.identity not in known]
-        news = {each.identity: each for each in found if each is not None and each.error is None}
-        if not news:
-            return known, asked
-        known |= news
+        missing = pending(known)
+        tasks = [task for task in (*missing.needed, *missing.useful) if task.experiment.stored]
+        records = [store.get(task.identity) for task in tasks if task.identity not in known]
+        new = {r.identity: r for r in records if r is not None and r.error is None}
+        if not new:
+            return known, missing
+        known |= new
 
 
 class _Sweep:
-    """What is known and what is running."""
+    """The known records and the running tasks."""
 
     def __init__(self, store: Store, workers: Workers, fresh: bool) -> None:
         self.store, self.workers, self.fresh = store, workers, fresh
         self.known: dict[str, Record] = {}
         self.running: dict[Future[Record], _Attempt] = {}
 
-    def missing(self, wanted: Callable[[Records], PendingTasks]) -> PendingTasks:
-        """What is wanted and not in the store."""
+    def missing(self, pending: Callable[[Records], PendingTasks]) -> PendingTasks:
+        """Return the pending tasks that the store does not have."""
         if self.fresh:
-            return wanted(self.known)
-        self.known, missing = read_stored(wanted, self.store, self.known)
+            return pending(self.known)
+        self.known, missing = read_stored(pending, self.store, self.known)
         return missing
 
-    def begin(self, missing: PendingTasks) -> None:
-        """Gives tasks to free workers, needed ones before those that may be needed."""
+    def start(self, missing: PendingTasks) -> None:
+        """Submit tasks to free workers, needed tasks before useful ones."""
         running = {attempt.task.identity for attempt in self.running.values()}
-        each = {task.identity: task for task in missing.needed}
-        waiting = [task for identity, task in each.items() if identity not in running]
-        while waiting and (self.workers.free() or self._make_room(missing)):
+        needed = {task.identity: task for task in missing.needed}
+        waiting = [task for identity, task in needed.items() if identity not in running]
+        while waiting and (self.workers.free() or self._free_worker(missing)):
             task = min(waiting, key=self.workers.scheduling_cost)
             waiting.remove(task)
             running.add(task.identity)
@@ -142,18 +145,18 @@ class _Sweep:
                 running.add(task.identity)
                 self._submit(_Attempt(task, 1))
 
-    def _make_room(self, missing: PendingTasks) -> bool:
-        """Ends a task that is not needed, where that can be done; those of no use at all first."""
+    def _free_worker(self, missing: PendingTasks) -> bool:
+        """Stop a task that is not needed, if possible; tasks that are not even useful first."""
         needed = {task.identity for task in missing.needed}
         useful = {task.identity for task in missing.useful}
-        spare = [
-            (attempt.task.identity in useful, -attempt.begun, future)
+        candidates = [
+            (attempt.task.identity in useful, -attempt.started, future)
             for future, attempt in self.running.items()
             if attempt.task.identity not in needed and not future.done()
         ]
-        if not spare:
+        if not candidates:
             return False
-        *_, future = min(spare, key=lambda entry: entry[:2])
+        *_, future = min(candidates, key=lambda entry: entry[:2])
         if self.workers.stop(future):
             del self.running[future]
         return self.workers.free() > 0
@@ -162,10 +165,10 @@ class _Sweep:
         self.running[self.workers.submit(attempt.task)] = attempt
 
     def wait(self) -> None:
-        """Waits for a result, or a moment, and keeps what is there."""
-        done, _ = wait(self.running, _SECONDS_BETWEEN_REPORTS, FIRST_COMPLETED)
-        if not self.running:  # no worker has come yet
-            time.sleep(_SECONDS_BETWEEN_REPORTS)
+        """Wait for a result or for the next report, and store the results."""
+        done, _ = wait(self.running, _REPORT_INTERVAL, FIRST_COMPLETED)
+        if not self.running:  # a cluster may have no workers yet
+            time.sleep(_REPORT_INTERVAL)
         for future in done:
             self._finish(future, self.running.pop(future))
 
@@ -173,22 +176,22 @@ class _Sweep:
         try:
             record = future.result()
         except (Exception, CancelledError, SystemExit) as error:
-            self.workers.check()  # no fault of the task if nobody is there to do it
-            if attempt.number < _ATTEMPTS and not isinstance(error, FactmemError):
+            self.workers.check()  # a lost cluster is not the task's failure
+            if attempt.number < _MAX_ATTEMPTS and not isinstance(error, FactmemError):
                 self._submit(_Attempt(attempt.task, attempt.number + 1))
                 return
-            record = failure_record(attempt.task, error, time.monotonic() - attempt.begun)
+            record = failure_record(attempt.task, error, time.monotonic() - attempt.started)
         if not attempt.task.experiment.stored:
             self.known[record.identity] = record
             return
-        kept = self.store.put(record, replace=self.fresh and record.error is None)
-        # Another process may have kept the same task first: then that is the result.
-        found = record if self.fresh else kept
-        self.known[record.identity] = replace(found, kept=found != record)
+        stored = self.store.put(record, replace=self.fresh and record.error is None)
+        # Another process may have stored the same task first: then its result counts.
+        result = record if self.fresh else stored
+        self.known[record.identity] = replace(result, from_store=result != record)
 
 
 class _Attempt:
-    """A task that is being done."""
+    """A running task, and how often it has been tried."""
 
     def __init__(self, task: Task, number: int) -> None:
-        self.task, self.number, self.begun = task, number, time.monotonic()
+        self.task, self.number, self.started = task, number, time.monotonic()

@@ -1,4 +1,4 @@
-"""What is measured, and what makes two measurements the same."""
+"""One measurement, and what makes two measurements the same."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -6,41 +6,40 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from factmem._core.canonical_json import canonical, plain
+from factmem._core.canonical_json import canonical_json, to_json_data
 
 __all__ = ["Experiment", "Task"]
 
-
-_SHAPE = ("method", "dim", "heads", "head_dim", "width")
+_SHAPE_ENTRIES = ("method", "dim", "heads", "head_dim", "width")
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A way to measure something, under a name that lasts.
+    """A named, versioned measurement function.
 
     Args:
-        name: what stored results are filed under.
+        name: the name under which results are stored.
         version: raised by hand whenever the same configuration means something new, so that an
             old result is never taken for a new one.
-        function: takes a configuration's entries by name and gives JSON data. It stands in a
-            module, so that other processes can find it.
-        kept: whether results are kept and read again. What checks the code that is here, and
-            takes seconds, is measured anew instead.
+        function: takes the entries of a configuration as keyword arguments and returns JSON data.
+            It must be defined at module level, so that worker processes can import it.
+        stored: whether results are written to the store and read from it. A measurement that
+            checks the installed code and takes seconds is run again instead.
     """
 
     name: str
     version: int
     function: Callable[..., Mapping[str, Any]]
-    kept: bool = True
+    stored: bool = True
 
 
 @dataclass(frozen=True)
 class Task:
-    """One measurement: a measure and its whole configuration, nothing left to defaults.
+    """An experiment with its complete configuration: nothing is left to defaults.
 
     Args:
-        measure: what is measured.
-        config: JSON data by name; `seed` is among them where there is randomness.
+        experiment: what is measured.
+        config: JSON data by name; contains `seed` if there is randomness.
 
     Examples:
         >>> square = Experiment("square", 1, lambda side: {"area": side**2})
@@ -50,31 +49,33 @@ class Task:
         False
     """
 
-    measure: Experiment
+    experiment: Experiment
     config: Mapping[str, Any]
 
     @cached_property
     def identity(self) -> str:
-        """A fingerprint of the configuration, the measure's name and its version.
+        """A hash of the configuration and of the experiment's name and version.
 
-        Versions of libraries and of factmem are not part of it: they are recorded beside a result.
+        Versions of libraries and of factmem are not part of it; they are stored with the result.
         """
-        whole = {
-            "measure": self.experiment.name,
+        content = {
+            "experiment": self.experiment.name,
             "version": self.experiment.version,
             "config": self.config,
         }
-        return hashlib.sha256(canonical(whole).encode()).hexdigest()
+        return hashlib.sha256(canonical_json(content).encode()).hexdigest()
 
     @cached_property
-    def shape(self) -> str:
-        """What is compiled for it, as far as its configuration says: the measure and the sizes of
-        what is trained. A worker that has done one such task has most of the next one compiled."""
-        config = {**self.config, **(self.config.get("room") or {})}
-        sizes = {name: config.get(name) for name in _SHAPE}
-        return canonical({"measure": self.experiment.name, **sizes})
+    def compiled_shape(self) -> str:
+        """The experiment and the sizes that its compiled programs depend on.
+
+        A worker that has executed a task of the same compiled shape has most programs compiled.
+        """
+        config = {**self.config, **(self.config.get("padding") or {})}
+        sizes = {name: config.get(name) for name in _SHAPE_ENTRIES}
+        return canonical_json({"experiment": self.experiment.name, **sizes})
 
     @property
     def seed(self) -> int | None:
-        """Of its randomness, if it has any."""
-        return plain(self.config.get("seed"))
+        """The seed, if there is randomness."""
+        return to_json_data(self.config.get("seed"))

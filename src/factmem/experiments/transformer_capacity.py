@@ -1,25 +1,21 @@
-"""How many facts a one-layer transformer stores (Figures 4, 7, 8 and 9)."""
+"""How many facts a one-layer transformer stores."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from factmem._core.errors import FactmemError
 from factmem.experiments.capacity_problem import CapacityProblem, check_criterion, check_sizes
 from factmem.experiments.search import PaperSearch
+from factmem.experiments.specs import PromptSpec, TableSpec
 from factmem.experiments.task import Experiment, Task
+from factmem.experiments.transformer_spec import TransformerSpec
+from factmem.transformer.shape import Shape
 
 if TYPE_CHECKING:
-    from factmem.training import Protocol
+    from factmem.experiments.transformer_methods import TransformerMethod
 
-__all__ = [
-    "ProtocolName",
-    "Scaling",
-    "TransformerCapacityProblem",
-    "measure_transformer",
-    "protocol_of",
-]
+__all__ = ["ProtocolName", "Scaling", "TransformerCapacityProblem", "measure_transformer"]
 
 ProtocolName = Literal["paper", "best", "quick", "compiled"]
 Scaling = Literal["s=r", "s=r2", "d=s=r"]
@@ -27,12 +23,12 @@ Scaling = Literal["s=r", "s=r2", "d=s=r"]
 _DENSITY = {"paper": 0.11, "best": 0.21, "quick": 0.135, "compiled": 0.15}
 """Facts per parameter in (32, 8, 4, 32) with S = R and D = 8: see docs/capacity.md."""
 _HOPELESS = ((0.25, 0.75), (0.5, 0.93))
-"""Training by `paper` is ended when its best accuracy is below 75 % after a quarter of the steps,
-or below 93 % after half of them: the evidence stands in docs/capacity.md."""
-_ROOM, _MORE_ROOM = 1.35, 1.5
-"""What quick training is compiled for, in units of the expected size; and how that grows."""
-_PROMPTS = 8
-"""For each fact, when a transformer that stores them is asked for all."""
+"""Training by `paper` ends early if its best accuracy is below 75 % after a quarter of the steps,
+or below 93 % after half of them: docs/capacity.md has the evidence."""
+_PADDING, _PADDING_GROWTH = 1.35, 1.5
+"""The size for which quick training is compiled, over the expected size; and how it grows."""
+_PROMPTS_PER_FACT = 8
+"""Test prompts per fact of a transformer that stores the table."""
 
 
 @dataclass(frozen=True)
@@ -40,27 +36,24 @@ class TransformerCapacityProblem(CapacityProblem):
     """How many facts a transformer stores. A size is S.
 
     Args:
-        dim, heads, head_dim, width: d, H, d_h and m; no width is attention alone.
-        answers: D; left out where it grows with S.
-        protocol: trained as in the `paper`, trained as well as we know (`best`), trained in
+        shape: d, H, d_h and m; width 0 is attention alone.
+        answers: D; None if it grows with S.
+        protocol: trained as in the `paper`, trained for the most facts (`best`), trained in
             seconds (`quick`), or `compiled` with a certificate.
         scaling: S = R; S = R², with R = ⌊√S⌋; or D = S = R.
-        criterion: the accuracy that counts as stored. For training: one of the checks is above it
-            (1: all prompts of the check are right). For `compiled`: the certified accuracy.
-        noise: how many different noise tokens there are; S + R if left out.
-        length: T, the tokens in a prompt.
-        patient: whether hopeless training is carried on to its end; see `ends_hopeless`.
-        ratio: how narrow a bracket should be, as upper/lower in S; facts have its square where
-            S = R.
+        criterion: the accuracy that counts as stored. For training, one of the checks must be above
+            it (1: all prompts of the check are right). For `compiled`, the certified accuracy.
+        noise: number of distinct noise tokens; S + R by default.
+        length: T, the number of tokens in a prompt.
+        patient: continue hopeless training to its end; see `ends_hopeless_runs`.
+        ratio: the width of the final bracket in S, as upper/lower. Where S = R the facts have its
+            square.
 
     Raises:
-        FactmemError: numbers that make no problem.
+        FactmemError: a value is out of range.
     """
 
-    dim: int
-    heads: int
-    head_dim: int
-    width: int
+    shape: Shape
     answers: int | None = 8
     protocol: ProtocolName = "paper"
     scaling: Scaling = "s=r"
@@ -71,86 +64,107 @@ class TransformerCapacityProblem(CapacityProblem):
     ratio: float = 1.05  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
-        check_sizes(dim=self.dim, heads=self.heads, head_dim=self.head_dim)
+        shape = self.shape
+        check_sizes(dim=shape.dim, heads=shape.heads, head_dim=shape.head_dim)
         check_criterion(self.criterion)
-        if self.width < 0:
-            raise FactmemError(f"width is at least 0, not {self.width}")
         if (self.answers is None) != (self.scaling == "d=s=r"):
-            raise FactmemError("answers are given, except where D = S = R says how many there are")
+            raise FactmemError("answers must be given, except for scaling d=s=r, which sets D = S")
         if self.answers is not None and self.answers < 1:
-            raise FactmemError(f"a relation has at least one answer, not {self.answers}")
+            raise FactmemError(f"answers must be at least 1, got {self.answers}")
+
+    @property
+    def dim(self) -> int:
+        """d."""
+        return self.shape.dim
 
     @property
     def parameters(self) -> int:
-        """4·H·d·d_h + 2·m·d."""
-        return 4 * self.heads * self.dim * self.head_dim + 2 * self.width * self.dim
+        """The number of parameters of the shape."""
+        return self.shape.parameters
 
     @property
     def density(self) -> float:
-        """What the shape (32, 8, 4, 32) stores by this protocol."""
-        # The same bits make more facts of fewer answers; 8 is what was measured.
+        """The facts per parameter that the shape (32, 8, 4, 32) stores by this protocol."""
+        # The same bits make more facts if there are fewer answers; measured with 8.
         answers = self.answers or max(2.0, math.sqrt(_DENSITY[self.protocol] * self.parameters))
         return _DENSITY[self.protocol] * 3 / max(1.0, math.log2(answers))
 
     @property
-    def ends_hopeless(self) -> bool:
+    def ends_hopeless_runs(self) -> bool:
         """Whether training that is far from the criterion is ended early.
 
-        Only where verdicts with and without it were compared: the protocol of the paper at 99 %,
-        in the paper's setting of S = R, D = 8, T = 32 and |N| = S + R, and with an MLP.
+        Only in the setting in which verdicts with and without this rule were compared: the paper's
+        protocol at 99 % with S = R, D = 8, T = 32, |N| = S + R and an MLP.
         """
         setting = (self.protocol, self.criterion, self.scaling, self.answers, self.length)
         compared = setting == ("paper", 0.99, "s=r", 8, 32) and self.noise is None
-        return compared and self.width > 0 and not self.patient
+        return compared and self.shape.width > 0 and not self.patient
 
     @property
     def paper_search(self) -> PaperSearch:
-        """S between 8 and 512, until the ends are neighbors."""
+        """Bisection of S between 8 and 512, until the ends are adjacent."""
         return PaperSearch(8, 512)
 
-    def sizes(self, size: int) -> tuple[int, int, int]:
-        """S, R and D."""
+    def table_sizes(self, size: int) -> tuple[int, int, int]:
+        """Return S, R and D."""
         relations = math.isqrt(size) if self.scaling == "s=r2" else size
         return size, relations, size if self.answers is None else self.answers
 
     def facts(self, size: int) -> int:
-        """S·R."""
-        subjects, relations, _ = self.sizes(size)
+        """Return S·R."""
+        subjects, relations, _ = self.table_sizes(size)
         return subjects * relations
 
+    def spec(self, size: int, seed: int) -> TransformerSpec:
+        """Return the transformer of S = size."""
+        return TransformerSpec(
+            table=TableSpec.random(*self.table_sizes(size)),
+            shape=self.shape,
+            method=self._method(size),
+            prompts=PromptSpec(noise=self.noise, length=self.length),
+            seed=seed,
+        )
+
     def task(self, size: int, seed: int) -> Task:
-        """The measurement at S = size."""
-        subjects, relations, answers = self.sizes(size)
-        config = {
-            "protocol": self.protocol,
-            "training": self._training(),
-            "dim": self.dim,
-            "heads": self.heads,
-            "head_dim": self.head_dim,
-            "width": self.width,
-            "subjects": subjects,
-            "relations": relations,
-            "answers": answers,
-            "noise": subjects + relations if self.noise is None else self.noise,
-            "length": self.length,
-            "criterion": self.criterion,
-            "seed": seed,
-        }
-        if self.protocol == "quick":  # in seconds, most of which would go into compiling
-            config["room"] = self._room(size)
-        return Task(MEASURE, config)
+        """Return the measurement at S = size."""
+        return self.task_of(self.spec(size, seed))
 
-    def _room(self, size: int) -> dict[str, int]:
-        """What to compile for: a little more than the shape will probably store, so that most
-        sizes of a search share a program."""
-        most = _ROOM * self.size_of(self.expected)
-        while size > most:
-            most *= _MORE_ROOM
-        return self.room(round(most))
+    def task_of(self, spec: TransformerSpec) -> Task:
+        """Return the measurement of a transformer, possibly with a changed method."""
+        extra = {"protocol": self.protocol, "criterion": self.criterion}
+        return Task(EXPERIMENT, {**spec.config(), **extra})
 
-    def room(self, size: int) -> dict[str, int]:
-        """The subjects, relations, noise tokens, answers and facts of a size."""
-        subjects, relations, answers = self.sizes(size)
+    def _method(self, size: int) -> "TransformerMethod":
+        from factmem.experiments.transformer_methods.compiled import Compile
+        from factmem.experiments.transformer_methods.trained import Train
+
+        if self.protocol == "compiled":
+            return Compile()
+        from factmem.training import BEST, PAPER, QUICK
+
+        protocol = {"paper": PAPER, "best": BEST, "quick": QUICK}[self.protocol]
+        # A criterion of 1 means above this: all prompts of a check.
+        all_prompts = 1 - 0.5 / protocol.test_prompts
+        hopeless = _HOPELESS if self.ends_hopeless_runs else protocol.hopeless
+        protocol = replace(
+            protocol,
+            criterion=min(self.criterion, all_prompts),
+            hopeless=() if self.patient else hopeless,
+        )
+        # Most of the time of a quick training would be compilation.
+        padding = self._search_padding(size) if self.protocol == "quick" else None
+        return Train(protocol=protocol, padding=padding)
+
+    def _search_padding(self, size: int) -> dict[str, int]:
+        """Return sizes a little above the expected ones, which most sizes of a search share."""
+        largest = _PADDING * self.size_of(self.expected)
+        while size > largest:
+            largest *= _PADDING_GROWTH
+        return self.padding(round(largest))
+
+    def padding(self, size: int) -> dict[str, int]:
+        """Return the subjects, relations, noise tokens, answers and facts of a size."""
+        subjects, relations, answers = self.table_sizes(size)
         return {
             "subjects": subjects,
             "relations": relations,
@@ -159,147 +173,44 @@ class TransformerCapacityProblem(CapacityProblem):
             "facts": subjects * relations,
         }
 
-    def _training(self) -> dict[str, Any] | None:
-        """All numbers of the protocol, so that a result is filed under them, not under a name."""
-        if self.protocol == "compiled":
-            return None
-        from factmem.training import BEST, PAPER, QUICK
 
-        chosen = {"paper": PAPER, "best": BEST, "quick": QUICK}[self.protocol]
-        # Above this means all prompts of a check, where all are asked for.
-        most = 1 - 0.5 / chosen.prompts
-        hopeless = _HOPELESS if self.ends_hopeless else chosen.hopeless
-        return {
-            **asdict(chosen),
-            "criterion": min(self.criterion, most),
-            "hopeless": () if self.patient else hopeless,
-        }
+def measure_transformer(*, protocol: str, criterion: float, **config: Any) -> dict[str, Any]:
+    """Train or compile one transformer and decide whether it stores its table.
 
-
-def measure_transformer(
-    *,
-    protocol: ProtocolName,
-    training: Mapping[str, Any] | None,
-    dim: int,
-    heads: int,
-    head_dim: int,
-    width: int,
-    subjects: int,
-    relations: int,
-    answers: int,
-    noise: int,
-    length: int,
-    criterion: float,
-    seed: int,
-    room: Mapping[str, int] | None = None,
-) -> dict[str, Any]:
-    """Trains or compiles one transformer, as `factmem train` and `factmem construct` do.
+    A padded training is not tested on all facts, because that would compile further programs.
 
     Args:
-        protocol: its name.
-        training: its numbers, if it is trained.
-        dim, heads, head_dim, width: the shape.
-        subjects, relations, answers: S, R and D of a random table.
-        noise, length: of prompts.
+        protocol: its name, for listings.
         criterion: the accuracy that counts as stored.
-        seed: of table, embeddings, weights and prompts.
-        room: the most subjects, relations, noise tokens, answers and facts, and maybe heads and
-            neurons (`width`), that training is compiled for, if it is to be quick. Then what is
-            stored is not asked for in full, which would compile anew.
+        config: a `TransformerSpec` as JSON data.
     """
-    import jax.random as jr
-
-    from factmem.facts import FactTable, PromptDistribution
-    from factmem.transformer import Shape, recall
-
-    table = FactTable.random(subjects, relations, answers, seed=seed)
-    asked = PromptDistribution.of(table, noise=noise, length=length)
-    shape = Shape(dim, heads, head_dim, width)
-    keys = jr.split(jr.key(seed), 3)
-    if training is None:
-        model, found = _compiled(keys, asked, shape, criterion)
-    else:
-        model, found = _trained(keys, asked, shape, training, room)
-    sizes = {"facts": table.facts, "parameters": shape.parameters}
-    if not found["stored"] or model is None or room is not None:
-        return {**found, **sizes}
-    asked_for_all = recall(model, asked, keys[2], _PROMPTS)
-    return {
-        **found,
-        **sizes,
-        "accuracy": asked_for_all.sampled_accuracy,
-        "accuracy_in_worst_noise": asked_for_all.accuracy,
-        "min_margin": asked_for_all.min_margin,
-        "relative_margin": asked_for_all.relative_margin,
-    }
-
-
-MEASURE = Experiment("transformer", 1, measure_transformer)
-
-
-def _trained(
-    keys: Any,
-    asked: Any,
-    shape: Any,
-    training: Mapping[str, Any],
-    room: Mapping[str, int] | None,
-) -> Any:
-    from factmem.facts import Vocabulary
-    from factmem.training import (
-        PaddedSizes,
-        best_run,
-        runs_for_learning_rates,
-        step_flops,
-        train_transformers,
-    )
-    from factmem.transformer import Transformer
-
-    protocol = protocol_of(training)
-    start = Transformer.draw(keys[0], shape, asked.vocabulary)
-    most = None
-    if room is not None:
-        words = Vocabulary(*(room[name] for name in ("subjects", "relations", "noise", "answers")))
-        most = PaddedSizes(words, room["facts"], room.get("heads"), room.get("width"))
-    runs = train_transformers(
-        runs_for_learning_rates(start, asked, protocol), protocol, keys[1], room=most
-    )
-    best, steps = best_run(runs), sum(run.steps for run in runs)
-    return best.model, {
-        "stored": best.success,
-        "best_accuracy": best.best_accuracy,
-        "learning_rate": best.learning_rate,
-        "steps": best.steps,
-        "outcome": best.outcome.value,
-        "run_steps": steps,
-        "flops": steps * step_flops(shape, asked.vocabulary, protocol.batch),
-    }
-
-
-def _compiled(keys: Any, asked: Any, shape: Any, criterion: float) -> Any:
-    from factmem.transformer import EXPERIMENTS, Embeddings, compile_facts
-
-    embeddings = Embeddings.draw(keys[0], shape.dim, asked.vocabulary, EXPERIMENTS)
+    spec = TransformerSpec.from_config(config)
+    assert spec.shape is not None
+    sizes = {"parameters": spec.shape.parameters}
     try:
-        built = compile_facts(keys[1], asked, embeddings, shape)
-    except FactmemError as error:  # the compiler says why this cannot be
-        return None, {"stored": False, "outcome": str(error)}
-    certificate = built.certificate
-    return built.model, {
-        "stored": certificate.certified_accuracy >= criterion,
-        "certified_accuracy": certificate.certified_accuracy,
-        "min_certified_margin": certificate.min_certified_margin,
-        "iterations": built.iterations,
-        "outcome": built.outcome.value,
+        result = spec.run()
+    except FactmemError as error:
+        if config["method"] != "compiled":
+            raise
+        # The compiler explains why this shape cannot store the table.
+        return {"stored": False, "status": "impossible", "reason": str(error), **sizes}
+    sizes = {"facts": result.instance.table.facts, **sizes}
+    if config["method"] == "compiled":
+        certified = result.built.certificate.certified_accuracy
+        metrics = {"stored": certified >= criterion, **result.metrics}
+    else:
+        metrics = {"stored": result.built.best.success, **result.metrics}
+    if not metrics["stored"] or config.get("padding") is not None:
+        return {**metrics, **sizes}
+    recall = result.instance.recall(result.model, _PROMPTS_PER_FACT)
+    return {
+        **metrics,
+        **sizes,
+        "accuracy": recall.sampled_accuracy,
+        "accuracy_in_worst_noise": recall.accuracy,
+        "min_margin": recall.min_margin,
+        "relative_margin": recall.relative_margin,
     }
 
 
-def protocol_of(training: Mapping[str, Any]) -> "Protocol":
-    """A protocol from its numbers as JSON data."""
-    from factmem.training import Protocol
-
-    return Protocol(**{name: _frozen(value) for name, value in training.items()})
-
-
-def _frozen(value: Any) -> Any:
-    """JSON's lists as tuples."""
-    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
+EXPERIMENT = Experiment("transformer", 2, measure_transformer)

@@ -22,7 +22,7 @@ from factmem.experiments import (
 from factmem.experiments import memory_capacity as memory_questions
 from factmem.experiments.measurement import stored_records
 from factmem.paper import Figures, PaperFigure, all_figures, estimate
-from factmem.paper.estimate import Speed, expected_seconds, measured_speed
+from factmem.experiments.estimate import Speed, expected_seconds, measured_speed
 
 FREE = Speed(step=0.0, flops=math.inf, compiling=0.0)
 USUAL = Speed(step=1e-3, flops=1e10, compiling=5.0)
@@ -120,7 +120,7 @@ def test_every_figure_takes_some_time_and_all_of_them_the_sum(scale):
 
 
 def paper(dim, protocol="paper"):
-    return TransformerCapacityProblem(dim, 8, dim // 8, dim, protocol=protocol)
+    return TransformerCapacityProblem(Shape(dim, 8, dim // 8, dim), protocol=protocol)
 
 
 def test_steps_of_a_transformer_worked_by_hand():
@@ -163,7 +163,7 @@ def test_searches_that_are_over_cost_nothing_more(dim):
         return {"stored": facts <= dim**2 / 3}
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(memory_questions, "MEASURE", Experiment("memory", 1, stored))
+        patch.setattr(memory_questions, "EXPERIMENT", Experiment("memory", 1, stored))
         both = CapacitySearches(
             [LinearCapacityProblem(dim, ratio=1.3), LinearCapacityProblem(2 * dim, ratio=1.3)], [0]
         )

@@ -1,0 +1,86 @@
+"""Registries: methods, figures and claims by name, discovered from the modules of a package."""
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping
+from typing import Generic, TypeVar
+
+from factmem._core.errors import FactmemError, printable
+
+__all__ = ["Registry"]
+
+EntryT = TypeVar("EntryT")
+
+
+class Registry(Generic[EntryT], Mapping[str, EntryT]):
+    """Entries by name, in a fixed order.
+
+    The modules of the package register their entries when they are imported. They are imported on
+    first use, so adding an entry means adding one module. Other code may register entries too.
+
+    Args:
+        kind: what an entry is, for messages, such as `memory method`.
+        package: the package whose modules register entries.
+        prefixes: import only modules whose names start with one of these.
+    """
+
+    def __init__(self, kind: str, package: str, prefixes: tuple[str, ...] = ("",)) -> None:
+        self.kind, self.package, self.prefixes = kind, package, prefixes
+        self._entries: dict[str, tuple[float, EntryT]] = {}
+        self._loaded = False
+
+    def add(self, name: str, entry: EntryT, *, order: int | float = 1000) -> None:
+        """Add an entry.
+
+        Args:
+            name: its name.
+            entry: the entry.
+            order: where it is listed: smaller first; equal ones in the order of registration.
+
+        Raises:
+            FactmemError: the name is already taken.
+        """
+        if name in self._entries:
+            raise FactmemError(f"{self.kind} '{printable(name)}' is already registered")
+        self._entries[name] = (order, entry)
+
+    def remove(self, name: str) -> None:
+        """Remove an entry, for example at the end of a test."""
+        del self._entries[name]
+
+    def __getitem__(self, name: str) -> EntryT:
+        """Return an entry.
+
+        Raises:
+            FactmemError: there is none; the message lists the names.
+        """
+        self._load()
+        if name not in self._entries:
+            raise FactmemError(
+                f"unknown {self.kind} '{printable(str(name))}'; choose from {', '.join(self)}"
+            )
+        return self._entries[name][1]
+
+    def __contains__(self, name: object) -> bool:
+        self._load()
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        self._load()
+        return iter(sorted(self._entries, key=lambda name: self._entries[name][0]))
+
+    def __len__(self) -> int:
+        self._load()
+        return len(self._entries)
+
+    def _load(self) -> None:
+        if self._loaded:
+            return
+        self._loaded = True
+        package = importlib.import_module(self.package)
+        for module in pkgutil.iter_modules(package.__path__):
+            if module.name.startswith(self.prefixes):
+                importlib.import_module(f"{self.package}.{module.name}")
+
+
+Decorator = Callable[[EntryT], EntryT]

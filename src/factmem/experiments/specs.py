@@ -1,0 +1,177 @@
+"""Parts that all experiment specs share: tables, prompts, costs and timed results.
+
+A spec is a frozen description of an experiment. It is the only place where a seed becomes an
+instance. Importing this module does not load jax.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from factmem._core.errors import FactmemError
+from factmem._core.result import Result, Status
+
+if TYPE_CHECKING:
+    from factmem.facts import FactTable, PromptDistribution
+
+__all__ = ["Cost", "PromptSpec", "RunResult", "TableSpec"]
+
+ModelT = TypeVar("ModelT")
+InstanceT = TypeVar("InstanceT")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableSpec:
+    """A table of facts: random, structured, or read from a CSV file.
+
+    Args:
+        kind: `random` draws every answer uniformly; in a `structured` table all answers of a
+            relation are equally frequent; `csv` reads a file.
+        subjects, relations, answers: S, R and D, unless the table is read from a file.
+        path: the CSV file.
+
+    Raises:
+        FactmemError: sizes are missing or below 1, or a CSV table has sizes.
+    """
+
+    kind: Literal["random", "structured", "csv"] = "random"
+    subjects: int | None = None
+    relations: int | None = None
+    answers: int | None = None
+    path: str | None = None
+
+    def __post_init__(self) -> None:
+        sizes = {name: getattr(self, name) for name in ("subjects", "relations", "answers")}
+        if (self.path is not None) != (self.kind == "csv"):
+            raise FactmemError("a table has a path if and only if its kind is 'csv'")
+        for name, size in sizes.items():
+            if self.kind == "csv" and size is not None:
+                raise FactmemError(f"a CSV table has its own {name}, got {name} = {size}")
+            if self.kind != "csv" and (size is None or size < 1):
+                raise FactmemError(f"{name} must be at least 1, got {size}")
+
+    @classmethod
+    def random(cls, subjects: int, relations: int, answers: int) -> "TableSpec":
+        """Specify a random table."""
+        return cls(kind="random", subjects=subjects, relations=relations, answers=answers)
+
+    @classmethod
+    def structured(cls, subjects: int, relations: int, answers: int) -> "TableSpec":
+        """Specify a table with equally frequent answers."""
+        return cls(kind="structured", subjects=subjects, relations=relations, answers=answers)
+
+    @classmethod
+    def csv(cls, path: str) -> "TableSpec":
+        """Specify a table in a CSV file."""
+        return cls(kind="csv", path=path)
+
+    def draw(self, seed: int) -> "FactTable":
+        """Return the table; the seed matters only for random tables."""
+        from factmem.facts import FactTable, read_csv
+
+        if self.kind == "csv":
+            assert self.path is not None
+            return read_csv(self.path)
+        sizes: Any = (self.subjects, self.relations, self.answers)
+        if self.kind == "structured":
+            return FactTable.structured(*sizes)
+        return FactTable.random(*sizes, seed=seed)
+
+    def config(self) -> dict[str, Any]:
+        """Return the table as JSON data. A file is identified by its contents, not by its path."""
+        if self.kind == "csv":
+            import hashlib
+
+            from factmem.facts import format_csv
+
+            content = format_csv(self.draw(0))
+            return {"table": "csv", "sha256": hashlib.sha256(content).hexdigest()}
+        sizes = {"subjects": self.subjects, "relations": self.relations, "answers": self.answers}
+        return {"table": self.kind, **sizes}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> "TableSpec":
+        """Return the spec that `config` describes; files are not stored and cannot be restored."""
+        names = ("subjects", "relations", "answers")
+        return cls(kind=config["table"], **{name: config[name] for name in names})
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromptSpec:
+    """How prompts about a table are drawn.
+
+    Args:
+        noise: number of distinct noise tokens; S + R by default.
+        length: T, the number of tokens in a prompt.
+        subject_power: subject s is asked with probability proportional to (s + 1)^−power.
+    """
+
+    noise: int | None = None
+    length: int = 32
+    subject_power: float = 0.0
+
+    def draw(self, table: "FactTable") -> "PromptDistribution":
+        """Return the distribution of prompts about a table."""
+        from factmem.facts import PromptDistribution
+
+        return PromptDistribution.from_table(
+            table, noise=self.noise, length=self.length, subject_power=self.subject_power
+        )
+
+    def config(self) -> dict[str, Any]:
+        """Return the spec as JSON data."""
+        return {"noise": self.noise, "length": self.length, "subject_power": self.subject_power}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> "PromptSpec":
+        """Return the spec that `config` describes."""
+        return cls(**{name: config[name] for name in ("noise", "length", "subject_power")})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """An estimate of what a run costs, for time estimates and scheduling.
+
+    Args:
+        steps: expected number of steps or iterations.
+        flops_per_step: floating-point operations of a step.
+        peak_bytes: the largest arrays that are held at once.
+        overhead: compile time and time per step besides arithmetic, relative to the training of a
+            transformer.
+    """
+
+    steps: float
+    flops_per_step: float
+    peak_bytes: int
+    overhead: float = 1.0
+
+    @property
+    def flops(self) -> float:
+        """Floating-point operations in all."""
+        return self.steps * self.flops_per_step
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult(Result[ModelT], Generic[ModelT, InstanceT]):
+    """The result of running a spec.
+
+    Args:
+        model: the memory or the transformer.
+        status: how the method ended.
+        instance: the instance that the spec drew.
+        built: the result of the method, with its own fields.
+        seconds: time to build the model, without compilation.
+        compile_seconds: time that jax took to trace and compile.
+    """
+
+    model: ModelT
+    status: Status
+    instance: InstanceT
+    built: Any
+    seconds: float
+    compile_seconds: float
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """What the method reports, as JSON data."""
+        return self.built.metrics
