@@ -27,6 +27,11 @@ _MAX_STEPS = 2**30
 """Steps are counted in int32."""
 
 
+def _check_learning_rate(rate: float) -> None:
+    if not 0 < rate < inf:
+        raise FactmemError(f"a learning rate must be positive and finite, got {rate}")
+
+
 class StepConfig(NamedTuple):
     """The static part of a training step, which is compiled in; all other settings are data."""
 
@@ -175,11 +180,6 @@ class MemoryProtocol:
             )
         if not 0 < self.criterion <= 1:
             raise FactmemError(f"criterion must be above 0 and at most 1, got {self.criterion}")
-
-
-def _check_learning_rate(rate: float) -> None:
-    if not 0 < rate < inf:
-        raise FactmemError(f"a learning rate must be positive and finite, got {rate}")
 
 
 LINEAR_PROTOCOL = MemoryProtocol(learning_rate=1000.0, steps=2**12)
