@@ -50,11 +50,11 @@ def all_texts(figure):
 
 def test_charts_have_points_labels_scales_and_titles():
     line = Line("a", (1.0, 10.0, 100.0), (2.0, 20.0, 200.0))
-    figure = draw(chart(line, title="left", y=Axis("loss")), title="whole")
+    figure = draw(chart(line, title="left", y=Axis("loss")), title="both")
     (axes,) = figure.axes
     assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_title()) == ("size", "loss", "left")
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "linear")
-    assert figure.get_suptitle() == "whole"
+    assert figure.get_suptitle() == "both"
     assert list(axes.lines[0].get_xdata()) == [1, 10, 100]
     assert list(axes.lines[0].get_ydata()) == [2, 20, 200]
     assert axes.get_legend() is None, "one line needs no name"
@@ -86,20 +86,20 @@ def test_logarithmic_ticks_are_plain_numbers():
     figure = draw(chart(Line("a", (10.0, 1e5), (0.01, 1.0))))
     render(figure)
     (axes,) = figure.axes
-    named = {label.get_text() for label in axes.get_xticklabels()}
-    assert {"10", "1,000", "100,000"} <= named
+    labels = {label.get_text() for label in axes.get_xticklabels()}
+    assert {"10", "1,000", "100,000"} <= labels
     assert "0.01" in {label.get_text() for label in axes.get_yticklabels()}
 
 
 def test_short_logarithmic_axes_have_ticks_at_2_and_5():
     short, long = (draw(chart(Line("a", (10.0, end), (1.0, 2.0)))) for end in (60.0, 1e6))
-    named = [
+    labels = [
         {label.get_text() for label in figure.axes[0].get_xticklabels(minor=True)} - {""}
         for figure in (short, long)
     ]
-    assert {"20", "50"} <= named[0]
-    assert not named[0] & {"30", "40", "60"}
-    assert named[1] == set()
+    assert {"20", "50"} <= labels[0]
+    assert not labels[0] & {"30", "40", "60"}
+    assert labels[1] == set()
 
 
 def test_limits_fit_measured_lines_and_not_references():
@@ -121,8 +121,8 @@ def test_linear_axes_start_at_zero_if_values_are_near_it():
 
 
 def test_levels_are_visible_and_named():
-    chosen = chart(y=Axis("loss"), levels=(Level("ln $32", math.log(32)), Level("far", 500.0)))
-    figure = draw(chosen)
+    levels = (Level("ln $32", math.log(32)), Level("far", 500.0))
+    figure = draw(chart(y=Axis("loss"), levels=levels))
     (axes,) = figure.axes
     heights = [line.get_ydata()[0] for line in axes.lines[1:]]
     assert heights == [math.log(32), 500]
@@ -133,16 +133,16 @@ def test_levels_are_visible_and_named():
 def test_spans_are_shaded_and_named():
     spans = (Span("first", 1.0, 20.0), Span("second", 20.0, 100.0))
     figure = draw(chart(x=Axis("steps"), spans=spans))
-    found = [(p.get_x(), p.get_x() + p.get_width()) for p in figure.axes[0].patches]
-    assert found == [(1, 20), (20, 100)]
+    shaded = [(p.get_x(), p.get_x() + p.get_width()) for p in figure.axes[0].patches]
+    assert shaded == [(1, 20), (20, 100)]
     assert {"first", "second"} <= all_texts(figure)
 
 
 def test_every_line_is_in_the_legend_and_differs_in_grayscale():
     lines = [Line(f"l{k}", (1.0, 2.0), (1.0 + k, 2.0 + k)) for k in range(4)]
     (axes,) = draw(chart(*lines, Line("ref", (1.0, 2.0), (1.0, 2.0), kind="reference"))).axes
-    named = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert named == ["l0", "l1", "l2", "l3", "ref"]
+    names = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert names == ["l0", "l1", "l2", "l3", "ref"]
     markers = [line.get_marker() for line in axes.lines]
     assert len(set(markers[:4])) == 4
     assert markers[4] == "None"
@@ -189,10 +189,10 @@ def test_categories_have_a_legend_and_no_color_bar():
 def test_texts_are_in_the_middle_of_their_cells():
     texts = (("a", "$b", "c"), ("d", "e", "f"))
     (axes, _) = draw(heat_map(texts=texts)).axes
-    found = {text.get_text(): text.get_position() for text in axes.texts}
-    assert found["a"] == (1.0, 5.0)
-    assert found["$b"] == (2.0, 5.0)
-    assert found["f"] == (3.0, 20.0)
+    positions = {text.get_text(): text.get_position() for text in axes.texts}
+    assert positions["a"] == (1.0, 5.0)
+    assert positions["$b"] == (2.0, 5.0)
+    assert positions["f"] == (3.0, 20.0)
 
 
 def test_panels_fill_rows_and_spare_axes_are_hidden():

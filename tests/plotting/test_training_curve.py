@@ -25,9 +25,9 @@ def test_shows_loss_and_accuracy_of_all_checks():
     above, below = training_curve(runs, 0.99, "5 facts for $5 & <b>").panels
     for panel, field in ((above, "loss"), (below, "accuracy")):
         assert [line.name for line in panel.lines] == ["learning rate 0.01", "learning rate 0.1"]
-        for line, each in zip(panel.lines, runs, strict=True):
+        for line, result in zip(panel.lines, runs, strict=True):
             assert line.x == (0, 10)
-            expected = [getattr(check, field) for check in each.checks]
+            expected = [getattr(check, field) for check in result.checks]
             np.testing.assert_array_equal(line.y, expected)
     assert above.y.scale == "log"
     assert [(level.name, level.y) for level in below.levels] == [("99 %", 0.99)]

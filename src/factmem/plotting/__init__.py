@@ -1,4 +1,4 @@
-"""Plots: one description, drawn by matplotlib for paper and by plotly for web pages.
+"""Plots: one description, drawn by matplotlib for papers and by plotly for web pages.
 
 The public names are listed in `__init__.pyi` and loaded on first use.
 """

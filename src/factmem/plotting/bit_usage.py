@@ -1,4 +1,4 @@
-"""Bits and losses of models beside the bounds of section 6; `benchmarks/bounds.py` measures them."""
+"""Bits and losses of models beside their bounds; `benchmarks/bounds.py` measures them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -132,7 +132,7 @@ def quantized_losses(losses: Sequence[QuantizedLosses], title: str = "") -> Plot
         losses: one panel each.
         title: title of the plot.
     """
-    panels = [_quantized_chart(each, first=index == 0) for index, each in enumerate(losses)]
+    panels = [_quantized_chart(panel, first=index == 0) for index, panel in enumerate(losses)]
     return Plot("quantized", title, tuple(panels), columns=len(panels), shared_legend=True)
 
 
@@ -181,9 +181,9 @@ def trained_losses(losses: Sequence[TrainedLosses], title: str = "") -> Plot:
         losses: one panel each; all panels share their limits.
         title: title of the plot.
     """
-    lowest = min(float(each.loss.min()) for each in losses)
+    lowest = min(float(panel.loss.min()) for panel in losses)
     highest = max(
-        float(loss.max()) for each in losses for loss in (each.loss, *each.bounds.values())
+        float(loss.max()) for panel in losses for loss in (panel.loss, *panel.bounds.values())
     )
     y = Axis(
         "expected loss (bits)",
@@ -191,7 +191,7 @@ def trained_losses(losses: Sequence[TrainedLosses], title: str = "") -> Plot:
         _LOSS_TICKS,
         limits=(min(_LOSS_AXIS_START, lowest / 2), 1.5 * highest),
     )
-    panels = tuple(_trained_chart(each, y) for each in losses)
+    panels = tuple(_trained_chart(panel, y) for panel in losses)
     return Plot("trained", title, panels, columns=len(panels), shared_legend=True)
 
 

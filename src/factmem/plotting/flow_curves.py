@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["AUTHORS_STAGES", "flow_curves"]
 
 AUTHORS_STAGES = (180.0, 500.0, 819.2)
-"""Ends of the stages that the authors of the paper shade by hand in Figure 5, left, in flow time."""
+"""Ends of the stages that the authors shade by hand in Figure 5, left, in flow time."""
 
 _STAGE_NAMES = ("initialization", "hallucination", "convergence")
 

@@ -237,11 +237,8 @@ def _limits(values: Iterable[float], axis: Axis) -> tuple[float, float]:
     else:
         margin = 0.04 * (high - low or 1.0)
         fitted = (0.0 if 0 <= low <= margin else low - margin), high + margin
-    given = axis.limits
-    return (
-        fitted[0] if given[0] is None else given[0],
-        fitted[1] if given[1] is None else given[1],
-    )
+    start, end = axis.limits
+    return fitted[0] if start is None else start, fitted[1] if end is None else end
 
 
 def _set_axis(axes: "Axes", which: str, axis: Axis) -> None:

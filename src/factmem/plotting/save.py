@@ -24,9 +24,8 @@ def check_format(path: str | os.PathLike[str]) -> str:
     """
     suffix = Path(path).suffix.removeprefix(".").lower()
     if suffix not in _FORMATS:
-        raise FactmemError(
-            f"the name of a figure must end in .png, .pdf or .svg, got '{printable(Path(path).name)}'"
-        )
+        name = printable(Path(path).name)
+        raise FactmemError(f"the name of a figure must end in .png, .pdf or .svg, got '{name}'")
     return suffix
 
 

@@ -52,7 +52,7 @@ def _size_map(stages: Sequence[TableStage], answers: int) -> HeatMap:
     subjects = sorted({stage.subjects for stage in stages})
     relations = sorted({stage.relations for stage in stages})
     cells = [
-        [[each for each in stages if (each.subjects, each.relations) == (s, r)] for s in subjects]
+        [[t for t in stages if (t.subjects, t.relations) == (s, r)] for s in subjects]
         for r in relations
     ]
     known = np.geomspace(relations[0], relations[-1], 200)
@@ -62,7 +62,7 @@ def _size_map(stages: Sequence[TableStage], answers: int) -> HeatMap:
         (s, r)
         for r, row in zip(relations, cells, strict=True)
         for s, cell in zip(subjects, row, strict=True)
-        if any(each.marginal_first for each in cell)
+        if any(table.marginal_first for table in cell)
     ]
     if marked:
         corners = [(float(s * 2**_DOT), float(r * 2**_DOT)) for s, r in marked]
@@ -93,15 +93,15 @@ def _edges(sizes: Sequence[int]) -> tuple[float, ...]:
 
 
 def _most_common_stage(cell: Sequence[TableStage]) -> str | None:
-    kinds = [each.stage for each in cell]
-    return max(set(kinds), key=kinds.count)
+    stages = [table.stage for table in cell]
+    return max(set(stages), key=stages.count)
 
 
 def _signed_fraction(cell: Sequence[TableStage]) -> float | None:
     """Return the mean fraction, negative for relations: the color scale has two sides."""
     if not cell:
         return None
-    fraction = float(np.mean([each.fraction for each in cell]))
+    fraction = float(np.mean([table.fraction for table in cell]))
     return {"relations": -fraction, "subjects": fraction, None: 0.0}[_most_common_stage(cell)]
 
 
@@ -111,7 +111,7 @@ def _cell_text(cell: Sequence[TableStage]) -> str:
     stage = _most_common_stage(cell)
     if stage is None:
         return "none"
-    text = f"{100 * float(np.mean([each.fraction for each in cell])):.0f} %"
+    text = f"{100 * float(np.mean([table.fraction for table in cell])):.0f} %"
     return text if stage == "relations" else f"{text}\nsubjects"
 
 
@@ -124,11 +124,11 @@ def _ratio_chart(stages: Sequence[TableStage]) -> Chart:
         ("subjects", "subjects alone"),
         (None, "no such stage"),
     ):
-        chosen = [each for each in stages if each.stage == stage]
-        if chosen:
-            x = tuple(each.rate_ratio for each in chosen)
+        tables = [table for table in stages if table.stage == stage]
+        if tables:
+            x = tuple(table.rate_ratio for table in tables)
             lines.append(
-                Line(name, x, tuple(each.fraction_before for each in chosen), kind="points")
+                Line(name, x, tuple(table.fraction_before for table in tables), kind="points")
             )
     lines.append(
         Line("prediction for small α", _floats(ratios), _floats(predicted), kind="reference")
