@@ -1,6 +1,6 @@
-"""The paper, figure by figure and theorem by theorem: what is measured, plotted and claimed.
+"""The figures and claims of the paper, one file per figure and per theorem.
 
-The public names are listed in `__init__.pyi` and loaded on first use.
+Public names are listed in `__init__.pyi` and loaded on first use.
 """
 
 import lazy_loader

@@ -1,46 +1,54 @@
-"""Checking claims: all that they need is measured at once, on all workers, and then judged."""
+"""Checking claims: all measurements run together on all workers, then each claim is judged."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from factmem.experiments.measurement import Measurement, Progress, complete_records, measure
-from factmem.experiments.scheduler import Records, PendingTasks
+from factmem.experiments.measurement import (
+    Measurement,
+    Progress,
+    complete_records,
+    measure,
+    unique_tasks,
+)
+from factmem.experiments.scheduler import PendingTasks, Records
 from factmem.experiments.store import Store
+from factmem.experiments.task import Task
 from factmem.experiments.workers import Workers
 from factmem.paper.claim import Claim, Finding, MeasurementError, Verdict
+from factmem.paper.figure import Scale
 
-__all__ = ["Checked", "Checks", "check_claims"]
+__all__ = ["CheckedClaim", "ClaimGroup", "check_claims"]
 
 
 @dataclass(frozen=True)
-class Checked:
-    """A claim, and what was found.
+class CheckedClaim:
+    """A claim with its finding.
 
     Args:
-        claim: which.
-        finding: the verdict, and what it rests on.
-        at_length: whether the slow measurement was taken, not the quick one.
-        seeds: of all runs that it rests on.
-        runs: how many runs it rests on.
-        read: how many of them the store had.
-        seconds: that all of them took, on one core each, whenever that was.
+        claim: the claim.
+        finding: the verdict and its evidence.
+        scale: `paper` if the slower measurement was used.
+        seeds: seeds of all runs that the finding rests on.
+        runs: number of those runs.
+        runs_read: how many of them were read from the store.
+        seconds: total duration of those runs, on one core each, whenever they were made.
     """
 
     claim: Claim
     finding: Finding
-    at_length: bool
+    scale: Scale
     seeds: tuple[int, ...]
     runs: int
-    read: int
+    runs_read: int
     seconds: float
 
     @property
     def as_expected(self) -> bool:
-        """Whether it holds; or, where it is known to be wrong, whether it fails."""
+        """Whether the claim holds or, if it is known to be wrong, fails."""
         if self.claim.refuted:
             return self.finding.verdict is Verdict.FAILS
-        return self.finding.verdict in (Verdict.HOLDS, Verdict.WITHIN)
+        return self.finding.verdict in (Verdict.HOLDS, Verdict.HOLDS_WITHIN)
 
 
 def check_claims(
@@ -48,70 +56,93 @@ def check_claims(
     store: Store,
     workers: Workers,
     *,
-    at_length: bool = False,
+    scale: Scale = "quick",
     fresh: bool = False,
     report: Callable[[Progress], None] | None = None,
-) -> list[Checked]:
-    """Measures what claims need, and judges.
+) -> list[CheckedClaim]:
+    """Measure what claims need, and judge them.
 
     Args:
-        claims: which.
-        store: slow measurements that it has whole are taken from it; those that are made are kept.
-        workers: who measures.
-        at_length: whether slow measurements are made where the store lacks them.
-        fresh: whether the store is ignored.
-        report: told how far it is.
+        claims: the claims.
+        store: the run store. A paper-scale measurement that it has completely is used in place of
+            the quick one; new runs are written to it.
+        workers: the processes that execute tasks.
+        scale: `paper` makes the slower measurements of the claims that have one.
+        fresh: ignore stored results and replace them.
+        report: called every second and after every run.
     """
-    checks = Checks(claims, store, at_length=at_length, fresh=fresh)
-    return measure(checks, store, workers, fresh=fresh, report=report)
+    group = ClaimGroup(claims, store, scale=scale, fresh=fresh)
+    return measure(group, store, workers, fresh=fresh, report=report)
 
 
-class Checks:
-    """Claims as one measurement, whose result is what was found of each; see `check_claims`."""
+class ClaimGroup:
+    """Several claims as one measurement, whose result is a list of `CheckedClaim`."""
 
     def __init__(
-        self, claims: Sequence[Claim], store: Store, *, at_length: bool = False, fresh: bool = False
+        self, claims: Sequence[Claim], store: Store, *, scale: Scale = "quick", fresh: bool = False
     ) -> None:
         self.claims = claims
-        self._chosen = [_chosen(claim, store, at_length, fresh) for claim in claims]
+        self.scales: list[Scale] = [_choose_scale(claim, store, scale, fresh) for claim in claims]
 
-    def pending(self, known: Records) -> PendingTasks:
-        """What any claim lacks."""
-        return PendingTasks.of_all([measurement.pending(known) for measurement, _ in self._chosen])
-
-    def remaining(self, known: Records) -> int:
-        """About how many runs are still to be made."""
-        return sum(measurement.remaining(known) for measurement, _ in self._chosen)
-
-    def result(self, known: Records) -> list[Checked]:
-        """Every claim, judged."""
+    @property
+    def measurements(self) -> list[Measurement]:
+        """The measurement of each claim."""
         return [
-            _judged(claim, measurement, slow, known)
-            for claim, (measurement, slow) in zip(self.claims, self._chosen, strict=True)
+            _measurement(claim, scale)
+            for claim, scale in zip(self.claims, self.scales, strict=True)
         ]
 
+    def pending(self, known: Records) -> PendingTasks:
+        """Return the pending tasks of all claims."""
+        return PendingTasks.interleave([part.pending(known) for part in self.measurements])
 
-def _chosen(claim: Claim, store: Store, at_length: bool, fresh: bool) -> tuple[Measurement, bool]:
-    """The measurement to take, and whether it is the slow one."""
-    slow = claim.at_length
-    if slow is not None and (at_length or (not fresh and complete_records(slow, store) is not None)):
-        return slow, True
-    return claim.measured, False
+    def result(self, known: Records) -> list[CheckedClaim]:
+        """Judge every claim, in order."""
+        return [
+            _check(claim, scale, known)
+            for claim, scale in zip(self.claims, self.scales, strict=True)
+        ]
+
+    def used_tasks(self, known: Records) -> Sequence[Task]:
+        """Return the tasks of all claims, each once."""
+        return unique_tasks(self.measurements, known)
+
+    def remaining(self, known: Records) -> int:
+        """Estimate the remaining tasks; a task shared by several claims counts for each."""
+        return sum(part.remaining(known) for part in self.measurements)
 
 
-def _judged(claim: Claim, measurement: Measurement, slow: bool, known: Records) -> Checked:
-    seen = _Seen(known)
-    result = measurement.result(seen)
-    records = [known[identity] for identity in seen.asked if identity in known]
-    failed = [record for record in records if record.error is not None]
-    if failed:
-        finding = Finding(Verdict.NOT_CHECKABLE, (), note=f"{failed[0].measure}: {failed[0].error}")
+def _choose_scale(claim: Claim, store: Store, scale: Scale, fresh: bool) -> Scale:
+    """Return `paper` if the slower measurement is requested or completely stored."""
+    slow = claim.paper_measurement
+    if slow is None:
+        return "quick"
+    stored = not fresh and complete_records(slow, store) is not None
+    return "paper" if scale == "paper" or stored else "quick"
+
+
+def _measurement(claim: Claim, scale: Scale) -> Measurement:
+    if scale == "quick":
+        return claim.measurement
+    assert claim.paper_measurement is not None
+    return claim.paper_measurement
+
+
+def _check(claim: Claim, scale: Scale, known: Records) -> CheckedClaim:
+    measurement = _measurement(claim, scale)
+    identities = [task.identity for task in unique_tasks([measurement], known)]
+    records = [known[identity] for identity in identities if identity in known]
+    errors = [
+        f"{record.experiment}: {record.error}" for record in records if record.error is not None
+    ]
+    if errors:
+        finding = Finding(Verdict.NOT_CHECKABLE, (), note=errors[0])
     else:
-        finding = _finding(claim, result)
-    return Checked(
+        finding = _judge(claim, measurement.result(known))
+    return CheckedClaim(
         claim,
         finding,
-        slow,
+        scale,
         tuple(sorted({record.seed for record in records if record.seed is not None})),
         len(records),
         sum(record.from_store for record in records),
@@ -119,28 +150,12 @@ def _judged(claim: Claim, measurement: Measurement, slow: bool, known: Records) 
     )
 
 
-def _finding(claim: Claim, result: Any) -> Finding:
-    """What the claim's judge says. What it cannot judge does not hold."""
+def _judge(claim: Claim, result: Any) -> Finding:
+    """Apply the claim's judge. A claim whose result cannot be judged fails."""
     try:
         return claim.judge(result)
     except MeasurementError as error:
         return Finding(Verdict.NOT_CHECKABLE, (), note=str(error))
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-        told = f"what was measured cannot be judged: {type(error).__name__}: {error}"
-        return Finding(Verdict.FAILS, (), note=told)
-
-
-class _Seen(dict[str, Any]):
-    """What is known, and which of it was looked at."""
-
-    def __init__(self, known: Records) -> None:
-        super().__init__(known)
-        self.asked: dict[str, None] = {}
-
-    def __getitem__(self, identity: str) -> Any:
-        self.asked[identity] = None
-        return super().__getitem__(identity)
-
-    def get(self, identity: str, default: Any = None) -> Any:
-        self.asked[identity] = None
-        return super().get(identity, default)
+        note = f"the result cannot be judged: {type(error).__name__}: {error}"
+        return Finding(Verdict.FAILS, (), note=note)

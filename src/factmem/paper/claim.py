@@ -1,13 +1,13 @@
-"""What a claim is: a sentence of the paper, what is measured for it, and how that is judged."""
+"""Claims: statements of the paper, how each is measured, and how the result is judged."""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 from factmem._core.errors import FactmemError
 from factmem._core.power_law import Number, PowerLaw, fit_power_law
+from factmem._core.result import Status
 from factmem.experiments.measurement import Measurement
 
 __all__ = [
@@ -19,26 +19,26 @@ __all__ = [
     "between",
     "close",
     "exponent",
-    "fitted",
-    "fitted_brackets",
+    "fit_brackets",
+    "fit_values",
 ]
 
-_WIDEST = 0.5
-"""Half the width of an interval that says something about an exponent."""
-_EXACT = 1e-6
-"""A relative deviation below this is rounding."""
+_MAX_HALF_WIDTH = 0.5
+"""A wider confidence interval does not support a statement about an exponent."""
+_ROUNDING = 1e-6
+"""Relative deviations below this are rounding errors."""
 
 
 class MeasurementError(FactmemError):
-    """What was measured says nothing about the claim."""
+    """The measurement does not allow a verdict on the claim."""
 
 
-class Verdict(Enum):
-    """What became of a claim."""
+class Verdict(Status):
+    """The result of checking a claim. The name goes into JSON, the value into tables."""
 
     HOLDS = "holds"
-    WITHIN = "holds within"
-    """What was measured is what the claim says, up to a deviation that is told."""
+    HOLDS_WITHIN = "holds within"
+    """All checks hold, with a deviation from the claim's own numbers that is reported."""
     FAILS = "fails"
     NOT_CHECKABLE = "not checkable here"
     """A measurement that the verdict needs could not be made."""
@@ -46,14 +46,14 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Check:
-    """One number against what the claim says of it.
+    """A measured number and the condition that the claim puts on it.
 
-        Args:
-            what: was measured.
-            measured: the number.
-    expected: what it should be, in words.
-            holds: whether it is.
-            deviation: how far from the claim's own number it is, relatively, if there is one.
+    Args:
+        what: the quantity.
+        measured: its value.
+        expected: the condition, in words.
+        holds: whether the condition is met.
+        deviation: relative deviation from the claim's own number, if it has one.
     """
 
     what: str
@@ -64,41 +64,50 @@ class Check:
 
 
 def between(
-    what: str, measured: Number | None, least: Number | None = None, most: Number | None = None
+    what: str, measured: Number | None, low: Number | None = None, high: Number | None = None
 ) -> Check:
-    """Whether a number lies between two others, or on one side of one. A missing one never does."""
+    """Check that a number lies in a range, open on the sides that are None.
+
+    A missing number (None or NaN) never does.
+    """
     measured = math.nan if measured is None else measured
-    above = least is None or measured >= least
-    below = most is None or measured <= most
-    if least is None:
-        expected = f"at most {most:.4g}"
+    above = low is None or measured >= low
+    below = high is None or measured <= high
+    if low is None:
+        expected = f"at most {high:.4g}"
     else:
-        expected = f"at least {least:.4g}" if most is None else f"from {least:.4g} to {most:.4g}"
+        expected = f"at least {low:.4g}" if high is None else f"from {low:.4g} to {high:.4g}"
     return Check(what, float(measured), expected, bool(above and below))
 
 
 def close(what: str, measured: Number | None, value: Number, tolerance: float) -> Check:
-    """Whether a number is another one, up to a relative tolerance; how far it is counts too."""
+    """Check that a number equals another up to a relative tolerance, and record the deviation."""
     measured = math.nan if measured is None else measured
     deviation = abs(measured - value) / abs(value)
     expected = f"{value:.4g} up to {100 * tolerance:.3g} %"
     return Check(what, float(measured), expected, bool(deviation <= tolerance), float(deviation))
 
 
-def fitted(x: Sequence[Number], y: Sequence[Number | None]) -> PowerLaw:
-    """The power law through points; one without an exponent where a point is missing or not above
-    zero, as it is when something stores nothing."""
-    measured = [math.nan if each is None else each for each in y]
-    if not all(each > 0 for each in measured):
+def exponent(what: str, law: PowerLaw, low: Number, high: Number) -> Check:
+    """Check that the 95 % interval of an exponent is narrow enough and meets a range."""
+    description = f"{what}, exponent with 95 % interval {law.low:.3f} to {law.high:.3f}"
+    holds = law.half_width <= _MAX_HALF_WIDTH and law.overlaps(low, high)
+    return Check(description, law.exponent, f"interval meets {low:.4g} to {high:.4g}", holds)
+
+
+def fit_values(x: Sequence[Number], y: Sequence[Number | None]) -> PowerLaw:
+    """Fit a power law to points; all NaN if a y is missing or not positive (nothing stored)."""
+    measured = [math.nan if value is None else value for value in y]
+    if not all(value > 0 for value in measured):
         return PowerLaw(math.nan, math.nan, math.nan, math.nan)
     return fit_power_law(x, measured)
 
 
-def fitted_brackets(
-    x: Sequence[Number], brackets: Sequence[tuple[Number, Number] | None]
-) -> PowerLaw:
-    """The power law through the middles of brackets, whose widths count in its interval; one
-    without an exponent where an end is missing."""
+def fit_brackets(x: Sequence[Number], brackets: Sequence[tuple[Number, Number] | None]) -> PowerLaw:
+    """Fit a power law to the geometric means of brackets, whose widths widen its interval.
+
+    All NaN if a bracket is missing or starts at zero.
+    """
     ends = [bracket for bracket in brackets if bracket is not None and bracket[0] > 0]
     if len(ends) < len(brackets):
         return PowerLaw(math.nan, math.nan, math.nan, math.nan)
@@ -106,22 +115,15 @@ def fitted_brackets(
     return fit_power_law(x, middles, [upper / lower for lower, upper in ends])
 
 
-def exponent(what: str, law: PowerLaw, low: Number, high: Number) -> Check:
-    """Whether the 95 % interval of an exponent meets a range; a wide one says nothing."""
-    told = f"{what}, exponent with 95 % interval {law.low:.3f} to {law.high:.3f}"
-    holds = law.half_width <= _WIDEST and law.meets(low, high)
-    return Check(told, law.exponent, f"interval meets {low:.4g} to {high:.4g}", holds)
-
-
 @dataclass(frozen=True)
 class Finding:
-    """A verdict and what it rests on.
+    """A verdict and its evidence.
 
     Args:
-        verdict: the word.
-        checks: the numbers, each against what it should be.
-        within: the largest deviation from the claim's own numbers, where it has some.
-        note: a sentence to read beside it, if there is one.
+        verdict: the verdict.
+        checks: the numbers it rests on.
+        within: largest deviation from the claim's own numbers, if it has any.
+        note: a remark for readers.
     """
 
     verdict: Verdict
@@ -130,16 +132,16 @@ class Finding:
     note: str = ""
 
     @classmethod
-    def of(cls, checks: Sequence[Check], note: str = "") -> "Finding":
-        """Fails if any check does; holds within the largest deviation if there is one."""
-        assert checks, "a verdict rests on something"
+    def from_checks(cls, checks: Sequence[Check], note: str = "") -> "Finding":
+        """Return FAILS if any check fails, else HOLDS, or HOLDS_WITHIN the largest deviation."""
+        assert checks, "a verdict needs at least one check"
         if not all(check.holds for check in checks):
             return cls(Verdict.FAILS, tuple(checks), None, note)
         deviations = [check.deviation for check in checks if check.deviation is not None]
         within = max(deviations, default=0.0)
-        if within < _EXACT:
+        if within < _ROUNDING:
             return cls(Verdict.HOLDS, tuple(checks), None, note)
-        return cls(Verdict.WITHIN, tuple(checks), within, note)
+        return cls(Verdict.HOLDS_WITHIN, tuple(checks), within, note)
 
 
 @dataclass(frozen=True)
@@ -147,22 +149,22 @@ class Claim:
     """A statement of the paper that can be checked.
 
     Args:
-        id: short, for command lines.
-        claim: the statement in one sentence.
-        place: where it stands in the paper.
+        id: short name for the command line.
+        statement: the claim in one sentence.
+        reference: its place in the paper.
         method: how it is checked.
-        measured: what is measured.
-        judge: makes a finding of the measurement's result.
-        at_length: a slow measurement that says more: taken instead where the run store has all of
-            it, or where that is asked for.
-        refuted: whether it is known to be wrong, so that failing is how it should come out.
+        measurement: what is measured.
+        judge: turns the result of the measurement into a finding.
+        paper_measurement: a slower measurement with more evidence. It replaces `measurement` at
+            paper scale, and whenever the run store has all of its runs.
+        refuted: the claim is known to be wrong, so it should fail.
     """
 
     id: str
-    claim: str
-    place: str
+    statement: str
+    reference: str
     method: str
-    measured: Measurement
+    measurement: Measurement
     judge: Callable[[Any], Finding]
-    at_length: Measurement | None = None
+    paper_measurement: Measurement | None = None
     refuted: bool = False

@@ -1,74 +1,86 @@
-"""What a figure of the paper is: what is measured for it, and what it then shows."""
+"""Figures of the paper: what is measured for each, and the plot of the result."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from factmem._core.errors import FactmemError
-from factmem.experiments.measurement import Measurement
-from factmem.experiments.scheduler import Records, PendingTasks
+from factmem.experiments.measurement import Measurement, unique_tasks
+from factmem.experiments.scheduler import PendingTasks, Records
+from factmem.experiments.task import Task
 from factmem.plotting.plot import Plot
 
-__all__ = ["FigureScale", "Figures", "PaperFigure", "so_far"]
+__all__ = ["FigureGroup", "PaperFigure", "Scale", "progress_note"]
 
-FigureScale = Literal["quick", "paper"]
+Scale = Literal["quick", "paper"]
 """`quick` takes minutes on a laptop; `paper` is the authors' full grid."""
 
 
 @dataclass(frozen=True)
 class PaperFigure:
-    """A figure of the paper, ready to be measured.
+    """A figure of the paper.
 
     Args:
-        name: as the command line says it, such as `4-left`.
+        name: its name on the command line, such as `4-left`.
         title: one line.
-        told: what it shows and why it matters, in plain words.
-        measured: what is measured for it.
-        plot: makes what it shows of the measurement's result.
-        by_parts: whether it can be drawn of a part of what is measured.
+        description: what it shows and why it matters, in plain words.
+        measurement: what is measured.
+        plot: turns the result of the measurement into a plot.
+        allows_partial: whether it can be drawn before all runs are finished.
     """
 
     name: str
     title: str
-    told: str
-    measured: Measurement
+    description: str
+    measurement: Measurement
     plot: Callable[[Any], Plot]
-    by_parts: bool = False
+    allows_partial: bool = False
 
-    def drawn(self, known: Records) -> Plot:
-        """What it shows of what is known.
+    def draw(self, known: Records) -> Plot:
+        """Return the plot of the finished runs.
 
         Raises:
-            FactmemError: that is too little.
+            FactmemError: runs are missing or failed, and the figure needs them.
         """
-        missing = len(self.measured.pending(known).needed)
-        if missing and not self.by_parts:
-            raise FactmemError(f"figure {self.name} is drawn whole, and {missing} runs are missing")
-        result = self.measured.result(known)
-        if not self.by_parts and not all(result):
-            raise FactmemError(f"figure {self.name} cannot be drawn, for a run of it failed")
+        missing = len(self.measurement.pending(known).needed)
+        if missing and not self.allows_partial:
+            raise FactmemError(
+                f"figure {self.name} cannot be drawn in part, and {missing} runs are missing"
+            )
+        result = self.measurement.result(known)
+        if not self.allows_partial and not all(result):
+            raise FactmemError(f"figure {self.name} cannot be drawn because one of its runs failed")
         return self.plot(result)
 
 
-def so_far(there: int, whole: int, of: str) -> str:
-    """For a caption: how much is missing, if anything is."""
-    return "" if there >= whole else f" So far {there} of {whole} {of} are there."
+def progress_note(done: int, total: int, unit: str) -> str:
+    """Return a sentence for the caption of an unfinished figure; empty if it is complete."""
+    return "" if done >= total else f" So far {done} of {total} {unit} are finished."
 
 
-class Figures:
-    """Several figures as one measurement, whose result is the plot of each."""
+class FigureGroup:
+    """Several figures as one measurement, whose result is the list of their plots."""
 
     def __init__(self, figures: Sequence[PaperFigure]) -> None:
         self.figures = figures
 
-    def pending(self, known: Records) -> PendingTasks:
-        """What any of them lacks."""
-        return PendingTasks.of_all([figure.measured.pending(known) for figure in self.figures])
+    @property
+    def measurements(self) -> list[Measurement]:
+        """The measurement of each figure."""
+        return [figure.measurement for figure in self.figures]
 
-    def remaining(self, known: Records) -> int:
-        """About how many runs are still to be made."""
-        return sum(figure.measured.remaining(known) for figure in self.figures)
+    def pending(self, known: Records) -> PendingTasks:
+        """Return the pending tasks of all figures."""
+        return PendingTasks.interleave([part.pending(known) for part in self.measurements])
 
     def result(self, known: Records) -> list[Plot]:
-        """Every figure, in their order."""
-        return [figure.drawn(known) for figure in self.figures]
+        """Return the plot of each figure, in order."""
+        return [figure.draw(known) for figure in self.figures]
+
+    def used_tasks(self, known: Records) -> Sequence[Task]:
+        """Return the tasks of all figures, each once."""
+        return unique_tasks(self.measurements, known)
+
+    def remaining(self, known: Records) -> int:
+        """Estimate the remaining tasks; a task shared by several figures counts for each."""
+        return sum(part.remaining(known) for part in self.measurements)
