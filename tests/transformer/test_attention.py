@@ -1,4 +1,4 @@
-"""Attention over counts is attention over positions: same loss, same gradients, at any spread."""
+"""Attention over counts equals attention over positions: same loss and gradients."""
 
 from functools import partial
 
@@ -15,20 +15,20 @@ from factmem.facts import FactTable, PromptDistribution
 from factmem.transformer import attend, attend_by_position
 from factmem.transformer.attention import (
     _forward,
-    _own_gradient,
-    _shared_gradient,
-    _shared_weights,
+    _per_prompt_gradient,
+    _shared_shift_gradient,
+    _shared_shift_weights,
 )
 
 BATCH, HEADS, HEAD_DIM, OUTPUTS = 64, 4, 3, 7
-# Nine noise tokens in seven places: most prompts repeat some.
-ASKED = PromptDistribution.of(FactTable.random(12, 6, 4), noise=9, length=10)
-TOKENS = ASKED.vocabulary.prompt_tokens
-EOS = ASKED.vocabulary.eos
+# Nine noise tokens for seven positions: most prompts repeat some.
+PROMPTS = PromptDistribution.from_table(FactTable.random(12, 6, 4), noise=9, length=10)
+TOKENS = PROMPTS.vocabulary.prompt_tokens
+EOS = PROMPTS.vocabulary.eos
 
 
 def attend_densely(tokens, scores, values):
-    """The form of the equations on gathered tables: [batch, T, heads] scores and values."""
+    """Attention by position, on gathered tables [batch, T, heads] of scores and values."""
     over_heads = jax.vmap(attend_by_position, in_axes=(1, 1))
     return jax.vmap(lambda prompt: over_heads(scores[prompt], values[prompt]))(tokens)
 
@@ -51,17 +51,17 @@ def by_position(tokens, scores, values, *rest):
     return jax.value_and_grad(of, argnums=(0, 1))(scores, values)
 
 
-def assert_agree(found, expected, tolerance):
-    """Equal up to a share of the largest entry, or to the smallest numbers that this type has."""
+def assert_agree(actual, expected, tolerance):
+    """Assert equality up to a fraction of the largest entry, or up to the smallest floats."""
     info = np.finfo(np.asarray(expected).dtype)
-    assert np.isfinite(found).all()
+    assert np.isfinite(actual).all()
     largest = float(np.abs(expected).max())
-    worst = float(np.abs(np.asarray(found) - np.asarray(expected)).max())
+    worst = float(np.abs(np.asarray(actual) - np.asarray(expected)).max())
     assert worst <= tolerance * largest + float(info.tiny) / float(info.eps)
 
 
 def score_table(pattern, spread, shape):
-    """A [tokens, heads] table of scores whose spread is as given, from numbers in [0, 1]."""
+    """Scale a [tokens, heads] table of numbers in [0, 1] to scores of a given spread."""
     scores = shape.copy()
     if pattern == "idle":  # EOS above everything
         scores = np.minimum(spread, 3) * shape
@@ -78,7 +78,7 @@ def score_table(pattern, spread, shape):
 
 
 def compare(dtype, tolerance, seed, pattern, spread, shape, exponent=0):
-    """Both forms on one table; the loss is scaled by 10^exponent, values differ in size."""
+    """Compare both forms on one table; the loss is scaled by 10^exponent."""
     rng = np.random.default_rng(seed)
     sizes = 10 ** rng.uniform(-1, 1, size=(TOKENS, 1, 1))
     values = (sizes * rng.normal(size=(TOKENS, HEADS, HEAD_DIM))).astype(dtype)
@@ -86,22 +86,22 @@ def compare(dtype, tolerance, seed, pattern, spread, shape, exponent=0):
     scale = np.asarray(10.0**exponent, dtype)
     labels = rng.integers(OUTPUTS, size=BATCH)
     scores = score_table(pattern, spread, shape).astype(dtype)
-    tokens = ASKED.sample(jr.key(seed), BATCH, form="tokens").content
-    counts = ASKED.sample(jr.key(seed), BATCH, form="counts").content
-    found, found_gradients = by_counts(counts, scores, values, readout, labels, scale)
-    expected, gradients = by_position(tokens, scores, values, readout, labels, scale)
-    assert found.dtype == dtype
-    assert_agree(found, expected, tolerance)
-    for ours, theirs in zip(found_gradients, gradients, strict=True):
-        assert_agree(ours, theirs, tolerance)
-    event(f"score gradient about 2^{np.frexp(np.abs(gradients[0]).max())[1] // 20 * 20}")
+    tokens = PROMPTS.sample_batch(BATCH, form="tokens", key=jr.key(seed)).content
+    counts = PROMPTS.sample_batch(BATCH, form="counts", key=jr.key(seed)).content
+    actual, actual_gradients = by_counts(counts, scores, values, readout, labels, scale)
+    expected, expected_gradients = by_position(tokens, scores, values, readout, labels, scale)
+    assert actual.dtype == dtype
+    assert_agree(actual, expected, tolerance)
+    for pair in zip(actual_gradients, expected_gradients, strict=True):
+        assert_agree(*pair, tolerance)
+    event(f"score gradient about 2^{np.frexp(np.abs(expected_gradients[0]).max())[1] // 20 * 20}")
 
 
 patterns = st.sampled_from(["any", "idle", "denoiser", "two levels"])
 spreads = st.one_of(st.floats(0, 1000), st.floats(0, 30))
 seeds = st.integers(0, 10_000)
 random_shapes = seeds.map(lambda seed: np.random.RandomState(seed).uniform(size=(TOKENS, HEADS)))
-drawn_shapes = arrays(np.float64, (TOKENS, HEADS), elements=st.floats(0, 1))
+hypothesis_shapes = arrays(np.float64, (TOKENS, HEADS), elements=st.floats(0, 1))
 
 
 @given(seeds, patterns, spreads, random_shapes, st.integers(-25, 3))
@@ -115,13 +115,13 @@ def test_counts_and_positions_agree_in_float64(seed, pattern, spread, shape, exp
         compare(np.float64, 1e-10, seed, pattern, spread, shape, exponent)
 
 
-@given(seeds, spreads, drawn_shapes)
+@given(seeds, spreads, hypothesis_shapes)
 def test_counts_and_positions_agree_on_tables_with_many_equal_scores(seed, spread, shape):
     compare(np.float32, 1e-5, seed, "any", spread, shape)
 
 
 def brute_force(counts, scores, values):
-    """Softmax over the written-out prompt, one number at a time, in plain float64."""
+    """Softmax over the token sequence, one prompt and head at a time, in float64."""
     attended = np.zeros((len(counts), scores.shape[1], values.shape[2]))
     for b, row in enumerate(counts):
         prompt = [z for z, times in enumerate(row) for _ in range(times)]
@@ -132,19 +132,19 @@ def brute_force(counts, scores, values):
 
 
 @pytest.mark.parametrize("spread", [0, 1, 30, 100, 200, 1000])
-def test_attention_is_softmax_over_the_written_out_prompt(spread):
+def test_attention_is_softmax_over_the_token_sequence(spread):
     rng = np.random.default_rng(spread)
-    counts = np.asarray(ASKED.sample(jr.key(spread), 8, form="counts").content)
+    counts = np.asarray(PROMPTS.sample_batch(8, form="counts", key=jr.key(spread)).content)
     scores = (spread * rng.uniform(size=(TOKENS, 2))).astype(np.float32)
     values = rng.normal(size=(TOKENS, 2, HEAD_DIM)).astype(np.float32)
     expected = brute_force(counts, scores.astype(float), values.astype(float))
-    found = attend(jnp.asarray(counts), jnp.asarray(scores), jnp.asarray(values))
-    assert np.abs(found - expected).max() < 2e-6
+    actual = attend(jnp.asarray(counts), jnp.asarray(scores), jnp.asarray(values))
+    assert np.abs(actual - expected).max() < 2e-6
 
 
-def test_gradients_are_those_of_finite_differences(float64):
+def test_gradients_match_finite_differences(float64):
     rng = np.random.default_rng(0)
-    counts = np.asarray(ASKED.sample(jr.key(0), 8, form="counts").content)
+    counts = np.asarray(PROMPTS.sample_batch(8, form="counts", key=jr.key(0)).content)
     scores = 4 * rng.uniform(size=(TOKENS, 2))
     values = rng.normal(size=(TOKENS, 2, HEAD_DIM))
     weight = rng.normal(size=(8, 2, HEAD_DIM))
@@ -153,24 +153,24 @@ def test_gradients_are_those_of_finite_differences(float64):
         return float((brute_force(counts, s, v) * weight).sum())
 
     _, pull = jax.vjp(partial(attend, jnp.asarray(counts)), *map(jnp.asarray, (scores, values)))
-    of_scores, of_values = pull(jnp.asarray(weight))
+    score_gradient, value_gradient = pull(jnp.asarray(weight))
     step = 1e-6
-    for place in [(0, 0), (7, 1), (EOS, 0), (20, 1)]:
+    for index in [(0, 0), (7, 1), (EOS, 0), (20, 1)]:
         moved = np.zeros_like(scores)
-        moved[place] = step
+        moved[index] = step
         slope = (total(scores + moved, values) - total(scores - moved, values)) / (2 * step)
-        assert float(of_scores[place]) == pytest.approx(slope, rel=1e-6, abs=1e-8)
-    for place in [(0, 0, 1), (EOS, 1, 2), (20, 0, 0)]:
+        assert float(score_gradient[index]) == pytest.approx(slope, rel=1e-6, abs=1e-8)
+    for index in [(0, 0, 1), (EOS, 1, 2), (20, 0, 0)]:
         moved = np.zeros_like(values)
-        moved[place] = step
+        moved[index] = step
         slope = (total(scores, values + moved) - total(scores, values - moved)) / (2 * step)
-        assert float(of_values[place]) == pytest.approx(slope, rel=1e-6, abs=1e-8)
+        assert float(value_gradient[index]) == pytest.approx(slope, rel=1e-6, abs=1e-8)
 
 
 @pytest.mark.parametrize("spread", [5, 60, 300])
-def test_both_forms_answer_alike_and_the_tolerance_chooses(spread):
+def test_both_forms_agree_and_the_tolerance_selects_one(spread):
     rng = np.random.default_rng(spread)
-    counts = ASKED.sample(jr.key(0), BATCH, form="counts").content
+    counts = PROMPTS.sample_batch(BATCH, form="counts", key=jr.key(0)).content
     scores = (spread * rng.uniform(size=(TOKENS, HEADS))).astype(np.float32)
     values = jnp.asarray(rng.normal(size=(TOKENS, HEADS, HEAD_DIM)), jnp.float32)
 
@@ -178,21 +178,23 @@ def test_both_forms_answer_alike_and_the_tolerance_chooses(spread):
         total = lambda s: jnp.sum(attend(counts, s, values, tolerance=tolerance) ** 2)  # noqa: E731
         return jax.grad(total)(jnp.asarray(scores))
 
-    always_own, never_own = gradient(0.0), gradient(np.inf)
-    assert_agree(never_own, always_own, 1e-4)
+    per_prompt, shared_shift = gradient(0.0), gradient(np.inf)
+    assert_agree(shared_shift, per_prompt, 1e-4)
     if spread < 100:
-        assert not np.array_equal(always_own, never_own)
+        assert not np.array_equal(per_prompt, shared_shift)
 
 
-def test_attention_that_settled_on_one_token_keeps_the_digits_of_its_gradient():
+def test_gradient_is_accurate_when_attention_is_concentrated():
     # 1 − p is 1e-13 here: a plain float32 softmax returns noise of 1e-9 instead of the gradient.
     rng = np.random.default_rng(0)
-    counts = ASKED.sample(jr.key(0), BATCH, form="counts").content
+    counts = PROMPTS.sample_batch(BATCH, form="counts", key=jr.key(0)).content
     scores = rng.uniform(size=(TOKENS, 1)).astype(np.float32)
     scores[:6] += 60
     scores[EOS] += 30
     values = rng.normal(size=(TOKENS, 1, HEAD_DIM)).astype(np.float32)
-    found = jax.grad(lambda s: jnp.sum(attend(counts, s, jnp.asarray(values))))(jnp.asarray(scores))
+    actual = jax.grad(lambda s: jnp.sum(attend(counts, s, jnp.asarray(values))))(
+        jnp.asarray(scores)
+    )
     with jax.enable_x64(True):
         wide = jnp.asarray(values, np.float64)
         exact = jax.grad(lambda s: jnp.sum(attend(counts, s, wide)))(
@@ -200,45 +202,45 @@ def test_attention_that_settled_on_one_token_keeps_the_digits_of_its_gradient():
         )
         exact = np.asarray(exact)
     assert 0 < np.abs(exact).max() < 1e-8
-    assert np.abs(np.asarray(found) - exact).max() < 1e-5 * np.abs(exact).max()
+    assert np.abs(np.asarray(actual) - exact).max() < 1e-5 * np.abs(exact).max()
 
 
-def test_prompts_far_below_a_heads_best_score_keep_their_digits():
-    # One subject 107 to 130 nats above all else: around where the shared form's range ends.
+def test_accurate_for_prompts_far_below_the_maximum_score():
+    # One subject is 100 to 130 nats above the rest, around the limit of the shared-shift form.
     rng = np.random.default_rng(0)
-    counts = ASKED.sample(jr.key(0), BATCH, form="counts").content
+    counts = PROMPTS.sample_batch(BATCH, form="counts", key=jr.key(0)).content
     values = rng.normal(size=(TOKENS, 1, HEAD_DIM)).astype(np.float32)
     for gap in range(100, 130, 2):
         scores = (rng.uniform(-3, 0, size=(TOKENS, 1)) - gap).astype(np.float32)
         scores[0] = 0
         expected = brute_force(np.asarray(counts), scores.astype(float), values.astype(float))
-        found = attend(counts, jnp.asarray(scores), jnp.asarray(values))
-        assert np.abs(found - expected).max() < 3e-6
+        actual = attend(counts, jnp.asarray(scores), jnp.asarray(values))
+        assert np.abs(actual - expected).max() < 3e-6
 
 
 @pytest.mark.parametrize("size", [1e-30, 1e3, 1e18, 1e25])
-def test_values_of_any_size_are_read(size):
+def test_accurate_for_values_of_any_size(size):
     rng = np.random.default_rng(0)
-    counts = ASKED.sample(jr.key(0), BATCH, form="counts").content
+    counts = PROMPTS.sample_batch(BATCH, form="counts", key=jr.key(0)).content
     scores = (40 * rng.uniform(size=(TOKENS, 1))).astype(np.float32)
     values = (size * rng.normal(size=(TOKENS, 1, HEAD_DIM))).astype(np.float32)
     values[EOS] /= size
     expected = brute_force(np.asarray(counts), scores.astype(float), values.astype(float))
-    found = attend(counts, jnp.asarray(scores), jnp.asarray(values))
-    assert np.abs(found - expected).max() < 3e-6 * np.abs(expected).max()
+    actual = attend(counts, jnp.asarray(scores), jnp.asarray(values))
+    assert np.abs(actual - expected).max() < 3e-6 * np.abs(expected).max()
 
 
 @jax.jit
 def shared_gradient(counts, scores, values, gradient):
     _, saved = _forward(0.0, counts, scores, values)
-    of_scores, _, estimate = _shared_gradient(saved, gradient)
-    return of_scores, estimate
+    score_gradient, _, estimate = _shared_shift_gradient(saved, gradient)
+    return score_gradient, estimate
 
 
-def test_the_estimated_rounding_error_bounds_the_true_one():
-    # `_shared_gradient` alone, on tables where its error grows from 1e-7 to far beyond 1e-5.
+def test_estimated_rounding_error_bounds_the_actual_one():
+    # Only `_shared_shift_gradient`, on tables where its error grows from 1e-7 to far beyond 1e-5.
     rng = np.random.default_rng(0)
-    counts = np.asarray(ASKED.sample(jr.key(0), BATCH, form="counts").content)
+    counts = np.asarray(PROMPTS.sample_batch(BATCH, form="counts", key=jr.key(0)).content)
     beyond = 0
     for trial in range(60):
         scores = rng.uniform(size=(TOKENS, 2)).astype(np.float32)
@@ -246,40 +248,41 @@ def test_the_estimated_rounding_error_bounds_the_true_one():
         scores[EOS] += trial / 4
         values = rng.normal(size=(TOKENS, 2, HEAD_DIM)).astype(np.float32)
         gradient = rng.normal(size=(BATCH, 2, HEAD_DIM)).astype(np.float32)
-        found, estimate = shared_gradient(counts, scores, values, gradient)
+        actual, estimate = shared_gradient(counts, scores, values, gradient)
         with jax.enable_x64(True):
             wide = [array.astype(np.float64) for array in (scores, values, gradient)]
-            exact = np.asarray(jax.jit(_own_gradient)(counts, *wide)[0])
-        error = np.abs(np.asarray(found) - exact).max() / np.abs(exact).max()
+            exact = np.asarray(jax.jit(_per_prompt_gradient)(counts, *wide)[0])
+        error = np.abs(np.asarray(actual) - exact).max() / np.abs(exact).max()
         assert error < 1.5 * float(estimate)
         beyond += error > 1e-5
     assert beyond >= 10
 
 
-def test_weights_are_exact_to_the_last_digits_far_below_the_best_score():
+def test_weights_are_accurate_far_below_the_maximum_score():
     scores = np.linspace(-70, 30, 1001, dtype=np.float32)[:, None]
-    weights = np.asarray(_shared_weights(jnp.asarray(scores)), np.float64)
+    weights = np.asarray(_shared_shift_weights(jnp.asarray(scores)), np.float64)
     logs = np.log(weights) - np.log(weights[-1])
     exact = scores.astype(np.float64) - 30
     assert np.abs(logs - exact).max() < 4e-7
 
 
-def test_a_stack_of_runs_gives_what_each_run_gives():
+def test_vmap_over_runs_matches_single_runs():
     rng = np.random.default_rng(0)
-    counts = ASKED.sample(jr.key(0), BATCH, form="counts").content
-    spreads_of_runs = np.array([1.0, 50.0, 800.0])
-    scores = rng.uniform(size=(3, TOKENS, HEADS)) * spreads_of_runs[:, None, None]
+    counts = PROMPTS.sample_batch(BATCH, form="counts", key=jr.key(0)).content
+    run_spreads = np.array([1.0, 50.0, 800.0])
+    scores = rng.uniform(size=(3, TOKENS, HEADS)) * run_spreads[:, None, None]
     scores = jnp.asarray(scores, jnp.float32)
     values = jnp.asarray(rng.normal(size=(3, TOKENS, HEADS, HEAD_DIM)), jnp.float32)
     gradient = jax.grad(lambda s, v: jnp.sum(attend(counts, s, v) ** 2), argnums=(0, 1))
     stacked = jax.vmap(gradient)(scores, values)
     for run in range(3):
-        for one, many in zip(gradient(scores[run], values[run]), stacked, strict=True):
-            assert_agree(many[run], one, 1e-5)
+        single = gradient(scores[run], values[run])
+        for expected, actual in zip(single, stacked, strict=True):
+            assert_agree(actual[run], expected, 1e-5)
 
 
-def test_undefined_scores_give_undefined_attention_not_a_wrong_number():
-    counts = ASKED.sample(jr.key(0), BATCH, form="counts").content
+def test_nan_scores_give_nan():
+    counts = PROMPTS.sample_batch(BATCH, form="counts", key=jr.key(0)).content
     values = jnp.ones((TOKENS, 1, 1))
     attended = attend(counts, jnp.full((TOKENS, 1), jnp.nan), values)
     assert jnp.isnan(attended).all()

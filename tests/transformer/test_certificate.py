@@ -1,4 +1,4 @@
-"""No prompt breaks a certificate, and a certificate is not vacuous."""
+"""Certificates hold in every prompt, and are not vacuous."""
 
 from itertools import combinations_with_replacement, product
 
@@ -16,8 +16,8 @@ from factmem.facts.prompts import count_tokens
 from factmem.memories.activations import HermitePolynomial
 from factmem.memories.decoding import smallest_margins
 from factmem.transformer import (
-    EXPERIMENTS,
-    THEORY,
+    EXPERIMENT_CONVENTION,
+    THEORY_CONVENTION,
     Embeddings,
     Shape,
     Transformer,
@@ -27,30 +27,32 @@ from factmem.transformer import (
     recall,
 )
 from factmem.transformer.certificate import (
-    _attended,
-    _Bounded,
+    _add_mlp,
+    _attend,
+    _Interval,
+    _min_margins,
     _product,
-    _read,
+    _read_tokens,
     _scores,
-    _smallest_margins,
     _sum,
-    _through_mlp,
     _values,
 )
 
 TABLE = FactTable.random(3, 2, 2, seed=2)
-ASKED = PromptDistribution.of(TABLE, noise=3, length=6)
+PROMPTS = PromptDistribution.from_table(TABLE, noise=3, length=6)
 
 
 def every_prompt():
-    """All multisets of noise for all facts: facts × 10 prompts."""
-    names = ASKED.vocabulary
+    """All multisets of noise tokens for every fact: facts × 10 prompts."""
+    vocabulary = PROMPTS.vocabulary
     prompts, facts = [], []
-    for fact, known in enumerate(ASKED.known_tokens()):
-        for noise in combinations_with_replacement(range(names.first_noise, names.eos), 3):
+    for fact, known in enumerate(PROMPTS.known_tokens()):
+        for noise in combinations_with_replacement(
+            range(vocabulary.first_noise, vocabulary.eos), 3
+        ):
             prompts.append([*known[:2], *noise, known[2]])
             facts.append(fact)
-    return count_tokens(jnp.asarray(prompts), names.prompt_tokens), np.array(facts)
+    return count_tokens(jnp.asarray(prompts), vocabulary.prompt_tokens), np.array(facts)
 
 
 COUNTS, FACTS = every_prompt()
@@ -66,62 +68,64 @@ def outputs_of(model, counts):
     return model(counts)
 
 
-def smallest_of_all(model):
-    targets = model.targets(ASKED.fact_answers[FACTS])
+def min_margins(model):
+    targets = model.targets(PROMPTS.fact_answers[FACTS])
     margins = np.asarray(margins_of(model, COUNTS, targets), float)
-    return np.array([margins[fact == FACTS].min() for fact in range(ASKED.facts)])
+    return np.array([margins[fact == FACTS].min() for fact in range(PROMPTS.facts)])
 
 
-def drawn(seed, convention, width, sharpness):
-    model = Transformer.draw(jr.key(seed), Shape(5, 3, 2, width), ASKED.vocabulary, convention)
+def random_model(seed, convention, width, sharpness):
+    model = Transformer.draw(
+        Shape(5, 3, 2, width), PROMPTS.vocabulary, convention, key=jr.key(seed)
+    )
     return eqx.tree_at(lambda m: m.weights.key, model, sharpness * model.weights.key)
 
 
 @given(
     st.integers(0, 10**6),
-    st.sampled_from([THEORY, EXPERIMENTS]),
+    st.sampled_from([THEORY_CONVENTION, EXPERIMENT_CONVENTION]),
     st.sampled_from([0, 6]),
     st.sampled_from([0.1, 1.0, 10.0, 100.0, 3000.0]),
 )
-def test_no_prompt_is_below_its_certificate(seed, convention, width, sharpness):
-    model = drawn(seed, convention, width, sharpness)
-    certificate = certify(model, ASKED)
-    assert (certificate.margins <= smallest_of_all(model)).all()
-    assert ((certificate.leaks >= 0) & (certificate.leaks <= 1 + 1e-5)).all()
+def test_no_margin_is_below_its_bound(seed, convention, width, sharpness):
+    model = random_model(seed, convention, width, sharpness)
+    certificate = certify(model, PROMPTS)
+    assert (certificate.margins <= min_margins(model)).all()
+    assert ((certificate.attention_leaks >= 0) & (certificate.attention_leaks <= 1 + 1e-5)).all()
 
 
 @given(st.integers(0, 10**6), st.sampled_from([0, 6]))
-def test_where_heads_have_settled_little_is_lost(seed, width):
-    model = drawn(seed, EXPERIMENTS, width, 1e5)
-    certificate = certify(model, ASKED)
-    settled = certificate.leaks < 1e-9
-    lost = smallest_of_all(model) - certificate.margins
+def test_bounds_are_tight_if_attention_is_concentrated(seed, width):
+    model = random_model(seed, EXPERIMENT_CONVENTION, width, 1e5)
+    certificate = certify(model, PROMPTS)
+    concentrated = certificate.attention_leaks < 1e-9
+    slack = min_margins(model) - certificate.margins
     scale = np.abs(np.asarray(outputs_of(model, COUNTS))).max()
-    assert (lost[settled] <= 1e-4 * max(scale, 1.0)).all()
+    assert (slack[concentrated] <= 1e-4 * max(scale, 1.0)).all()
 
 
 @given(st.integers(0, 10**6))
-def test_what_is_read_and_what_leaks(seed):
+def test_read_tokens_and_leaks_match_explicit_sums(seed):
     rng = np.random.default_rng(seed)
-    names = ASKED.vocabulary
-    scores = rng.normal(size=(names.prompt_tokens, 2)) * 3
-    bounded = _Bounded(scores, np.zeros_like(scores))
-    known = ASKED.known_tokens()
-    read, leaks = _read(bounded, known, slice(names.first_noise, names.eos), 3)
+    vocabulary = PROMPTS.vocabulary
+    scores = rng.normal(size=(vocabulary.prompt_tokens, 2)) * 3
+    interval = _Interval(scores, np.zeros_like(scores))
+    known = PROMPTS.known_tokens()
+    read, leaks = _read_tokens(interval, known, slice(vocabulary.first_noise, vocabulary.eos), 3)
     for fact, tokens in enumerate(known):
         for head in range(2):
             best = max(tokens, key=lambda z, h=head: scores[z, h])
             assert read[fact, head] == best
-            worst = max(scores[names.first_noise : names.eos, head])
+            worst = max(scores[vocabulary.first_noise : vocabulary.eos, head])
             others = [scores[z, head] for z in tokens if z != best] + [worst] * 3
             weights = np.exp(np.array(others) - scores[best, head])
             assert leaks[fact, head] == pytest.approx(weights.sum() / (1 + weights.sum()), rel=1e-4)
 
 
-def test_margins_within_rounding_are_not_certified():
-    """Two answers that differ by one unit in the last place: right in exact arithmetic only."""
-    model = drawn(0, EXPERIMENTS, 0, 1e5)
-    target = int(ASKED.fact_answers[0])
+def test_margins_below_rounding_errors_are_not_certified():
+    """Two answers differ in the last bit: the fact is recalled in exact arithmetic only."""
+    model = random_model(0, EXPERIMENT_CONVENTION, 0, 1e5)
+    target = int(PROMPTS.fact_answers[0])
     other = (target + 1) % TABLE.answers
     answers = np.asarray(model.embeddings.answers).copy()
     answers *= 1e-3
@@ -132,196 +136,210 @@ def test_margins_within_rounding_are_not_certified():
     model = eqx.tree_at(lambda m: m.embeddings.answers, model, jnp.asarray(answers))
     exact = (answers[target].astype(float) - answers[other]) @ output.astype(float)
     assert exact > 0
-    assert certify(model, ASKED).margins[0] < exact
-    assert certify(model, ASKED).margins[0] < 0
+    assert certify(model, PROMPTS).margins[0] < exact
+    assert certify(model, PROMPTS).margins[0] < 0
 
 
-def by_hand(scores, values, output, answers, query=1.0, key=1.0, eos=1.0, length=5, noise=2):
-    """Two facts (0 and 1) in one head of d = 4: scores, values and logits each have their axis."""
-    asked = PromptDistribution.of(FactTable(np.array([[0], [1]])), noise=noise, length=length)
-    names = asked.vocabulary
-    tokens = np.zeros((names.prompt_tokens, 4), np.float32)
+def handmade(scores, values, output, answers, query=1.0, key=1.0, eos=1.0, length=5, noise=2):
+    """Two facts (0 and 1) and one head, with separate axes of scores, values and logits."""
+    prompts = PromptDistribution.from_table(
+        FactTable(np.array([[0], [1]])), noise=noise, length=length
+    )
+    vocabulary = prompts.vocabulary
+    tokens = np.zeros((vocabulary.prompt_tokens, 4), np.float32)
     tokens[:, 1], tokens[:, 2] = scores, values
     tokens[-1, 0] = eos
     table = np.zeros((2, 4), np.float32)
     table[:, 0] = answers
 
-    def row(place, size):
-        return jnp.zeros((1, 1, 4)).at[0, 0, place].set(size)
+    def row(axis, size):
+        return jnp.zeros((1, 1, 4)).at[0, 0, axis].set(size)
 
-    nothing = jnp.zeros((0, 4))
+    no_mlp = jnp.zeros((0, 4))
     weights = Weights(
-        row(0, query), row(1, key), row(2, 1.0), row(0, output), nothing, jnp.zeros(0), nothing
+        row(0, query), row(1, key), row(2, 1.0), row(0, output), no_mlp, jnp.zeros(0), no_mlp
     )
     embeddings = Embeddings(jnp.asarray(tokens), jnp.asarray(table))
-    return Transformer(weights, embeddings, Shape(4, 1, 1), names), asked
+    return Transformer(weights, embeddings, Shape(4, 1, 1), vocabulary), prompts
 
 
-FIRM = ([60, 60, 0, 0, 0, 0], [1, -1, 0, 0, 0, 0])
-FAR = ([-100, 0, -140, -140, -140, -140], [1e-12, -1e-12, 0, 0, 0, 0])
+SEPARATED = ([60, 60, 0, 0, 0, 0], [1, -1, 0, 0, 0, 0])
+FAR_APART = ([-100, 0, -140, -140, -140, -140], [1e-12, -1e-12, 0, 0, 0, 0])
 
 
 @pytest.mark.parametrize(
     ("numbers", "options"),
     [
-        ((*FIRM, 1e20, [1e20, -1e20]), {}),  # logits overflow
-        ((FIRM[0], [1e20, -1e20, 0, 0, 0, 0], 1e20, [1e-30, -1e-30]), {}),  # the stream does
+        ((*SEPARATED, 1e20, [1e20, -1e20]), {}),  # logits overflow
         (
-            (np.array(FIRM[0]) * 100, [1, -1, 0.5, -3, -3, -3], 1.0, [1, -1]),
+            (SEPARATED[0], [1e20, -1e20, 0, 0, 0, 0], 1e20, [1e-30, -1e-30]),
+            {},
+        ),  # attention outputs overflow
+        (
+            (np.array(SEPARATED[0]) * 100, [1, -1, 0.5, -3, -3, -3], 1.0, [1, -1]),
             {"query": 1e-25, "key": 1e38, "eos": 1e-15},
         ),  # queries are flushed to zero
-        ((*FAR, 1e12, [1, -1]), {}),  # weights times values are flushed to zero
+        ((*FAR_APART, 1e12, [1, -1]), {}),  # weights times values are flushed to zero
     ],
 )
-def test_what_overflows_or_vanishes_is_not_certified(numbers, options):
-    model, asked = by_hand(*numbers, **options)
-    certificate = certify(model, asked)
-    prompts = asked.fill(jnp.arange(2), jnp.asarray(asked.vocabulary.first_noise))
-    margins = margins_of(model, prompts.content, model.targets(prompts.answers))
-    real = np.where(np.isnan(margins), -np.inf, margins)
-    assert (certificate.margins <= real).all()
+def test_overflow_and_underflow_are_not_certified(numbers, options):
+    model, prompts = handmade(*numbers, **options)
+    certificate = certify(model, prompts)
+    batch = prompts.fill_noise(jnp.arange(2), jnp.asarray(prompts.vocabulary.first_noise))
+    margins = margins_of(model, batch.content, model.targets(batch.answers))
+    actual = np.where(np.isnan(margins), -np.inf, margins)
+    assert (certificate.margins <= actual).all()
     assert (certificate.margins <= 0).any()
 
 
-def test_the_plain_case_by_hand_is_certified():
-    model, asked = by_hand(*FIRM, 1.0, [1, -1])
-    np.testing.assert_allclose(certify(model, asked).margins, 2.0, rtol=1e-5)
+def test_handmade_model_is_certified():
+    model, prompts = handmade(*SEPARATED, 1.0, [1, -1])
+    np.testing.assert_allclose(certify(model, prompts).margins, 2.0, rtol=1e-5)
 
 
-def test_very_long_prompts_leave_numbers():
-    model, asked = by_hand([-900, -900, 0, 900, 900, 0], FIRM[1], 1.0, [1, -1], length=2**20)
-    certificate = certify(model, asked)
+def test_bounds_are_finite_for_very_long_prompts():
+    model, prompts = handmade(
+        [-900, -900, 0, 900, 900, 0], SEPARATED[1], 1.0, [1, -1], length=2**20
+    )
+    certificate = certify(model, prompts)
     assert np.isfinite(certificate.margins).all()
     assert certificate.certified_accuracy == 0
 
 
-def test_many_small_weights_round_together():
-    """1,000 noise tokens, each just below half a unit in the last place of the sum of weights."""
+def test_rounding_errors_of_many_small_weights_add_up():
+    """1,000 noise tokens, each with a weight just below half a unit in the last place."""
     unit, noise = 2.0**-24, 1000
     scores = np.full(noise + 4, -60.0)
     scores[0], scores[1], scores[3:-1] = 0.0, 1.1003794758650358, -16.643167
     values = np.ones(noise + 4)
     values[3:-1] = 0.99
-    model, asked = by_hand(scores, values, 1.0, [1, -1], length=noise + 3, noise=noise)
-    everything = np.ones((1, noise + 4), int)
-    everything[0, 1] = 0
-    (read,) = np.asarray(outputs_of(model, jnp.asarray(everything)))[:, 0]
-    certificate = certify(model, asked)
-    # A margin is twice what is written, here the value that the head reads.
+    model, prompts = handmade(scores, values, 1.0, [1, -1], length=noise + 3, noise=noise)
+    counts = np.ones((1, noise + 4), int)
+    counts[0, 1] = 0
+    (read,) = np.asarray(outputs_of(model, jnp.asarray(counts)))[:, 0]
+    certificate = certify(model, prompts)
+    # A margin is twice the output, here the value that the head reads.
     assert certificate.margins[0] / 2 <= read
     assert certificate.margins[0] / 2 <= 1.0 - 1.9 * noise * unit
 
 
-def test_weights_that_are_not_numbers_prove_nothing():
-    model = drawn(0, EXPERIMENTS, 6, 1.0)
+def test_nan_weights_are_not_certified():
+    model = random_model(0, EXPERIMENT_CONVENTION, 6, 1.0)
     broken = eqx.tree_at(lambda m: m.weights.mlp_out, model, jnp.nan * model.weights.mlp_out)
-    assert certify(broken, ASKED).certified_accuracy == 0
+    assert certify(broken, PROMPTS).certified_accuracy == 0
 
 
-def test_theorem_3_is_certified():
-    asked = PromptDistribution.of(FactTable.random(16, 4, 4))
-    phi = Embeddings.draw(jr.key(0), 512, asked.vocabulary, THEORY)
-    model = attention_construction(jr.key(1), asked, phi, 256, block=4).model
-    certificate = certify(model, asked)
+def test_attention_construction_is_certified():
+    prompts = PromptDistribution.from_table(FactTable.random(16, 4, 4))
+    phi = Embeddings.draw(512, prompts.vocabulary, THEORY_CONVENTION, key=jr.key(0))
+    model = attention_construction(prompts, phi, 256, key=jr.key(1), block_size=4).model
+    certificate = certify(model, prompts)
     assert certificate.certified_accuracy == 1.0
-    found = recall(model, asked, jr.key(2))
-    assert 0.9 * found.min_margin < certificate.min_certified_margin < found.min_margin
+    recalled = recall(model, prompts, key=jr.key(2))
+    assert 0.9 * recalled.min_margin < certificate.min_certified_margin < recalled.min_margin
 
 
-def test_activations_without_a_bounded_slope_are_refused():
-    names = ASKED.vocabulary
+def test_rejects_activations_with_unbounded_slope():
+    vocabulary = PROMPTS.vocabulary
     sigma = HermitePolynomial((0.1, 0.1, 1.0))
-    model = Transformer.draw(jr.key(0), Shape(5, 1, 2, 3), names, THEORY, sigma)
-    with pytest.raises(FactmemError, match="needs ReLU"):
-        certify(model, ASKED)
+    model = Transformer.draw(Shape(5, 1, 2, 3), vocabulary, THEORY_CONVENTION, sigma, key=jr.key(0))
+    with pytest.raises(FactmemError, match="needs ReLU, got HermitePolynomial"):
+        certify(model, PROMPTS)
 
 
-# ---- every term of the bound ---------------------------------------------------------------------
+# ---- the terms of the bound ----------------------------------------------------------------------
 
 UNIT = 2.0**-24
 NEURONS = {
-    convention: Transformer.draw(jr.key(0), Shape(4, 1, 1, 5), ASKED.vocabulary, convention)
-    for convention in (THEORY, EXPERIMENTS)
+    convention: Transformer.draw(Shape(4, 1, 1, 5), PROMPTS.vocabulary, convention, key=jr.key(0))
+    for convention in (THEORY_CONVENTION, EXPERIMENT_CONVENTION)
 }
 corners = [np.array(signs) for signs in product((-1.0, 1.0), repeat=4)]
 
 
-def bounded(seed, shape, error):
+def random_interval(seed, shape, error):
     rng = np.random.default_rng(seed)
-    return _Bounded(rng.normal(size=shape), error * rng.random(size=shape))
+    return _Interval(rng.normal(size=shape), error * rng.random(size=shape))
 
 
 @given(st.integers(0, 10**6))
-def test_products_and_sums_by_their_formulas(seed):
-    left, right = bounded(seed, (2, 4), 0.1), np.random.default_rng(seed).normal(size=(4, 3))
-    found = _product(left, right)
+def test_errors_of_products_and_sums_match_their_formulas(seed):
+    left, right = (
+        random_interval(seed, (2, 4), 0.1),
+        np.random.default_rng(seed).normal(size=(4, 3)),
+    )
+    result = _product(left, right)
     for f in range(2):
         for j in range(3):
-            moved = sum(left.error[f, i] * abs(right[i, j]) for i in range(4))
-            size = sum(
+            input_error = sum(left.error[f, i] * abs(right[i, j]) for i in range(4))
+            magnitude = sum(
                 (abs(left.center[f, i]) + left.error[f, i]) * abs(right[i, j]) for i in range(4)
             )
-            expected = moved + 4 * UNIT * size
-            assert found.error[f, j] == pytest.approx(expected, rel=1e-5)
-            assert found.error[f, j] >= expected
-    np.testing.assert_allclose(found.center, left.center @ right)
-    total = _sum(left, bounded(seed + 1, (2, 4), 0.2))
-    other = bounded(seed + 1, (2, 4), 0.2)
+            expected = input_error + 4 * UNIT * magnitude
+            assert result.error[f, j] == pytest.approx(expected, rel=1e-5)
+            assert result.error[f, j] >= expected
+    np.testing.assert_allclose(result.center, left.center @ right)
+    total = _sum(left, random_interval(seed + 1, (2, 4), 0.2))
+    other = random_interval(seed + 1, (2, 4), 0.2)
     expected = left.error + other.error
     expected = expected + UNIT * (np.abs(left.center + other.center) + expected)
     assert (total.error >= expected).all()
     np.testing.assert_allclose(total.error, expected, rtol=1e-5)
 
 
-@given(st.integers(0, 10**6), st.sampled_from([THEORY, EXPERIMENTS]))
-def test_no_corner_of_the_stream_leaves_the_bound(seed, convention):
-    """Every neuron may be switched on or off by the error, and the skip carries it too."""
+@given(st.integers(0, 10**6), st.sampled_from([THEORY_CONVENTION, EXPERIMENT_CONVENTION]))
+def test_mlp_bound_contains_all_corners_of_its_input(seed, convention):
+    """The error may switch neurons on or off, and passes through the skip connection."""
     rng = np.random.default_rng(seed)
-    into, out = rng.normal(size=(2, 5, 4)).astype(np.float32)
+    mlp_in, mlp_out = rng.normal(size=(2, 5, 4)).astype(np.float32)
     bias = rng.normal(size=5).astype(np.float32) if convention.mlp_bias else None
-    x = bounded(seed, (3, 4), 0.5)
+    x = random_interval(seed, (3, 4), 0.5)
     model = NEURONS[convention]
     model = eqx.tree_at(
-        lambda m: (m.weights.mlp_in, m.weights.mlp_out), model, tuple(map(jnp.asarray, (into, out)))
+        lambda m: (m.weights.mlp_in, m.weights.mlp_out),
+        model,
+        tuple(map(jnp.asarray, (mlp_in, mlp_out))),
     )
     if bias is not None:
         model = eqx.tree_at(lambda m: m.weights.mlp_bias, model, jnp.asarray(bias))
-    found = _through_mlp(model, x)
+    result = _add_mlp(model, x)
     shift = 0.0 if bias is None else bias[None, :]
     for signs in corners:
         moved = x.center + signs * x.error
-        outputs = moved + np.maximum(moved @ into.T.astype(float) + shift, 0) @ out.astype(float)
-        assert (np.abs(outputs - found.center) <= found.error).all()
+        outputs = moved + np.maximum(moved @ mlp_in.T.astype(float) + shift, 0) @ mlp_out.astype(
+            float
+        )
+        assert (np.abs(outputs - result.center) <= result.error).all()
 
 
 @given(st.integers(0, 10**6))
-def test_margins_are_the_smallest_over_the_corners_of_the_output(seed):
-    outputs = bounded(seed, (3, 4), 0.3)
+def test_margin_bounds_are_minima_over_the_corners_of_the_output(seed):
+    outputs = random_interval(seed, (3, 4), 0.3)
     answers = np.random.default_rng(seed + 1).normal(size=(5, 4))
     targets = np.array([0, 4, 2])
-    found = _smallest_margins(outputs, answers, targets)
+    bounds = _min_margins(outputs, answers, targets)
     for fact, target in enumerate(targets):
-        apart = answers[target] - np.delete(answers, target, axis=0)
+        differences = answers[target] - np.delete(answers, target, axis=0)
         worst = min(
-            (apart @ (outputs.center[fact] + signs * outputs.error[fact])).min()
+            (differences @ (outputs.center[fact] + signs * outputs.error[fact])).min()
             for signs in corners
         )
-        assert found[fact] <= worst
-        assert found[fact] == pytest.approx(worst, abs=1e-4)
+        assert bounds[fact] <= worst
+        assert bounds[fact] == pytest.approx(worst, abs=1e-4)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_scores_and_values_have_the_errors_of_their_products(seed):
-    model = drawn(seed, EXPERIMENTS, 0, 50.0)
+def test_errors_of_scores_and_values_match_their_products(seed):
+    model = random_model(seed, EXPERIMENT_CONVENTION, 0, 50.0)
     phi = np.asarray(model.embeddings.tokens, float)
     query, key = np.asarray(model.weights.query, float), np.asarray(model.weights.key, float)
-    rounded_query = 5 * UNIT * np.abs(query) @ np.abs(phi[-1])
-    read = np.abs(query @ phi[-1]) + rounded_query
+    query_error = 5 * UNIT * np.abs(query) @ np.abs(phi[-1])
+    magnitude = np.abs(query @ phi[-1]) + query_error
     errors = np.zeros((len(phi), 3))
     for head in range(3):
-        strength = np.abs(key[head]).T
+        absolute = np.abs(key[head]).T
         direction = key[head].T @ (query[head] @ phi[-1])
-        error = strength @ rounded_query[head] + 2 * UNIT * strength @ read[head]
+        error = absolute @ query_error[head] + 2 * UNIT * absolute @ magnitude[head]
         size = np.abs(phi) @ (np.abs(direction) + error)
         errors[:, head] = (np.abs(phi) @ error + 5 * UNIT * size) * model.score_scale
     scores = _scores(model)
@@ -335,32 +353,32 @@ def test_scores_and_values_have_the_errors_of_their_products(seed):
     assert (values.error >= 5 * UNIT * sizes * 0.99).all()
 
 
-def test_uncertain_scores_leak_more():
-    names = ASKED.vocabulary
-    scores = np.random.default_rng(0).normal(size=(names.prompt_tokens, 2)) * 20
-    noise = slice(names.first_noise, names.eos)
-    arguments = (ASKED.known_tokens(), noise, 3)
-    _, sharp = _read(_Bounded(scores, np.zeros_like(scores)), *arguments)
-    _, unsure = _read(_Bounded(scores, np.full_like(scores, 0.5)), *arguments)
-    small = sharp < 1e-6
-    np.testing.assert_allclose(unsure[small], np.e * sharp[small], rtol=1e-3)
+def test_score_errors_increase_leaks():
+    vocabulary = PROMPTS.vocabulary
+    scores = np.random.default_rng(0).normal(size=(vocabulary.prompt_tokens, 2)) * 20
+    noise = slice(vocabulary.first_noise, vocabulary.eos)
+    arguments = (PROMPTS.known_tokens(), noise, 3)
+    _, exact = _read_tokens(_Interval(scores, np.zeros_like(scores)), *arguments)
+    _, uncertain = _read_tokens(_Interval(scores, np.full_like(scores, 0.5)), *arguments)
+    small = exact < 1e-6
+    np.testing.assert_allclose(uncertain[small], np.e * exact[small], rtol=1e-3)
 
 
-def test_strayed_attention_counts_in_full():
-    """Noise has the smallest value, the token that is read the largest: the bound is reached."""
+def test_bound_is_attained_for_leaked_attention():
+    """Noise has the smallest value and the token that is read the largest."""
     gap = float(np.log(2 * (1 - 0.3) / 0.3))  # two noise tokens together get 30 %
     scores = [gap, gap, -60, 0, 0, -60]
-    model, asked = by_hand(scores, [1, 1, 0, -1, -1, 0], 1.0, [1, -1])
-    certificate = certify(model, asked)
-    assert certificate.leaks[0] == pytest.approx(0.3, rel=1e-4)
+    model, prompts = handmade(scores, [1, 1, 0, -1, -1, 0], 1.0, [1, -1])
+    certificate = certify(model, prompts)
+    assert certificate.attention_leaks[0] == pytest.approx(0.3, rel=1e-4)
     assert certificate.margins[0] == pytest.approx(2 * (0.7 - 0.3), rel=1e-4)
-    prompts = asked.fill(jnp.arange(1), jnp.asarray(asked.vocabulary.first_noise))
-    margin = margins_of(model, prompts.content, model.targets(prompts.answers))[0]
+    batch = prompts.fill_noise(jnp.arange(1), jnp.asarray(prompts.vocabulary.first_noise))
+    margin = margins_of(model, batch.content, model.targets(batch.answers))[0]
     assert certificate.margins[0] <= float(margin)
 
 
-def test_the_softmax_itself_is_rounded():
-    model, asked = by_hand(*FIRM, 1.0, [1, -1])
-    attended, _ = _attended(model, asked)
+def test_softmax_roundings_are_included():
+    model, prompts = handmade(*SEPARATED, 1.0, [1, -1])
+    attended, _ = _attend(model, prompts)
     assert (attended.error >= 16 * UNIT * np.abs(attended.center)).all()
     assert (attended.error <= 40 * UNIT).all()

@@ -1,4 +1,4 @@
-"""Recall asks every fact, and counts it only if every prompt is answered."""
+"""Recall checks every fact, and counts it only if every prompt is answered correctly."""
 
 from importlib import import_module
 
@@ -10,77 +10,87 @@ import numpy as np
 import pytest
 
 from factmem.facts import FactTable, PromptDistribution
-from factmem.transformer import EXPERIMENTS, THEORY, Shape, Transformer, dense_logits, recall
+from factmem.transformer import (
+    EXPERIMENT_CONVENTION,
+    THEORY_CONVENTION,
+    Shape,
+    Transformer,
+    dense_logits,
+    recall,
+)
 from factmem.transformer.constructions.denoiser import strongest_noise
 
 TABLE = FactTable.random(5, 3, 2, seed=1)
-ASKED = PromptDistribution.of(TABLE, noise=4, length=7)
+PROMPTS = PromptDistribution.from_table(TABLE, noise=4, length=7)
 
 
-@pytest.mark.parametrize("convention", [THEORY, EXPERIMENTS])
-def test_recall_is_what_the_dense_form_finds_prompt_by_prompt(convention):
-    model = Transformer.draw(jr.key(3), Shape(6, 2, 3, 5), ASKED.vocabulary, convention)
+@pytest.mark.parametrize("convention", [THEORY_CONVENTION, EXPERIMENT_CONVENTION])
+def test_adversarial_recall_matches_the_dense_form(convention):
+    model = Transformer.draw(Shape(6, 2, 3, 5), PROMPTS.vocabulary, convention, key=jr.key(3))
     model = eqx.tree_at(lambda m: m.weights.key, model, 8 * model.weights.key)
-    found = recall(model, ASKED, jr.key(4), sampled=0)
-    names = ASKED.vocabulary
+    result = recall(model, PROMPTS, key=jr.key(4), prompts_per_fact=0)
+    vocabulary = PROMPTS.vocabulary
     outputs = np.asarray(model.embeddings.outputs, float)
-    noise = strongest_noise(model.scores(), names)
+    noise = strongest_noise(model.scores(), vocabulary)
     margins = []
     for s, r, a in zip(*TABLE.fact_ids, strict=True):
         target = int(model.targets(jnp.asarray([a]))[0])
-        of_fact = []
+        fact_margins = []
         for token in noise:
-            prompt = jnp.asarray([s, names.first_relation + r, *[token] * 4, names.eos])
+            prompt = jnp.asarray([s, vocabulary.first_relation + r, *[token] * 4, vocabulary.eos])
             logits = np.asarray(dense_logits(model, prompt), float)
-            of_fact.append(logits[target] - np.delete(logits, target).max())
-        margins.append(min(of_fact))
-    assert found.facts == 15
-    assert found.prompts == len(noise)
+            fact_margins.append(logits[target] - np.delete(logits, target).max())
+        margins.append(min(fact_margins))
+    assert result.facts == 15
+    assert result.prompts_checked == len(noise)
     assert len(outputs) > target
-    assert found.accuracy == np.mean(np.array(margins) > 0)
-    assert found.min_margin == pytest.approx(min(margins), abs=1e-5)
+    assert result.accuracy == np.mean(np.array(margins) > 0)
+    assert result.min_margin == pytest.approx(min(margins), abs=1e-5)
 
 
-@pytest.mark.parametrize("at_once", [4096, 4])
-def test_the_share_of_sampled_prompts_is_what_the_dense_form_finds(monkeypatch, at_once):
-    """With a readout of the right answer for some facts, so that some prompts are answered."""
+@pytest.mark.parametrize("batch_size", [4096, 4])
+def test_sampled_accuracy_matches_the_dense_form(monkeypatch, batch_size):
     module = import_module("factmem.transformer.recall")
-    monkeypatch.setattr(module, "_PROMPTS_AT_ONCE", at_once)
-    model = Transformer.draw(jr.key(3), Shape(12, 2, 6, 5), ASKED.vocabulary)
+    monkeypatch.setattr(module, "_MAX_BATCH", batch_size)
+    model = Transformer.draw(Shape(12, 2, 6, 5), PROMPTS.vocabulary, key=jr.key(3))
     model = eqx.tree_at(lambda m: m.weights.key, model, 4 * model.weights.key)
-    found = recall(model, ASKED, jr.key(4), sampled=6)
-    right = []
-    for part, facts in enumerate(np.split(np.arange(15), range(at_once, 15, at_once))):
+    result = recall(model, PROMPTS, key=jr.key(4), prompts_per_fact=6)
+    correct = []
+    for batch_number, facts in enumerate(
+        np.split(np.arange(15), range(batch_size, 15, batch_size))
+    ):
         for number in range(6):
-            key = jr.fold_in(jr.fold_in(jr.key(4), part), number)
-            prompts = ASKED.ask(key, jnp.asarray(facts, jnp.int32), form="tokens")
-            logits = jax.vmap(lambda prompt: dense_logits(model, prompt))(prompts.content)
-            right += (np.argmax(logits, axis=1) == np.asarray(prompts.answers)).tolist()
-    assert found.sampled_accuracy == pytest.approx(np.mean(right))
-    assert 0 < found.sampled_accuracy < 1
-    assert found.accuracy < found.sampled_accuracy
-    # More noise is fresh noise.
-    assert recall(model, ASKED, jr.key(4), sampled=40).sampled_accuracy != found.sampled_accuracy
+            key = jr.fold_in(jr.fold_in(jr.key(4), batch_number), number)
+            batch = PROMPTS.sample(jnp.asarray(facts, jnp.int32), form="tokens", key=key)
+            logits = jax.vmap(lambda prompt: dense_logits(model, prompt))(batch.content)
+            correct += (np.argmax(logits, axis=1) == np.asarray(batch.answers)).tolist()
+    assert result.sampled_accuracy == pytest.approx(np.mean(correct))
+    assert 0 < result.sampled_accuracy < 1
+    assert result.accuracy < result.sampled_accuracy
+    # Additional prompts have new noise.
+    assert (
+        recall(model, PROMPTS, key=jr.key(4), prompts_per_fact=40).sampled_accuracy
+        != result.sampled_accuracy
+    )
 
 
-def test_where_nothing_is_sampled_there_is_no_share():
-    model = Transformer.draw(jr.key(0), Shape(8, 1, 8), ASKED.vocabulary, THEORY)
-    assert np.isnan(recall(model, ASKED, jr.key(1), sampled=0).sampled_accuracy)
+def test_sampled_accuracy_is_nan_without_samples():
+    model = Transformer.draw(Shape(8, 1, 8), PROMPTS.vocabulary, THEORY_CONVENTION, key=jr.key(0))
+    assert np.isnan(recall(model, PROMPTS, key=jr.key(1), prompts_per_fact=0).sampled_accuracy)
 
 
-def test_a_fact_counts_only_if_every_prompt_is_answered():
-    """One noise token that takes all attention spoils every fact in some prompt."""
-    model = Transformer.draw(jr.key(0), Shape(8, 1, 8), ASKED.vocabulary, THEORY)
-    calm = recall(model, ASKED, jr.key(1), sampled=2)
-    more = recall(model, ASKED, jr.key(1), sampled=12)
-    assert more.accuracy <= calm.accuracy
-    assert more.min_margin <= calm.min_margin
-    assert more.prompts == calm.prompts + 10
+def test_more_prompts_never_increase_accuracy_or_margin():
+    model = Transformer.draw(Shape(8, 1, 8), PROMPTS.vocabulary, THEORY_CONVENTION, key=jr.key(0))
+    few = recall(model, PROMPTS, key=jr.key(1), prompts_per_fact=2)
+    more = recall(model, PROMPTS, key=jr.key(1), prompts_per_fact=12)
+    assert more.accuracy <= few.accuracy
+    assert more.min_margin <= few.min_margin
+    assert more.prompts_checked == few.prompts_checked + 10
 
 
-def test_nan_is_no_recall():
-    model = Transformer.draw(jr.key(0), Shape(8, 1, 8), ASKED.vocabulary, THEORY)
+def test_nan_outputs_are_not_recalled():
+    model = Transformer.draw(Shape(8, 1, 8), PROMPTS.vocabulary, THEORY_CONVENTION, key=jr.key(0))
     broken = eqx.tree_at(lambda m: m.weights.output, model, jnp.nan * model.weights.output)
-    found = recall(broken, ASKED, jr.key(1), sampled=1)
-    assert found.accuracy == found.sampled_accuracy == 0.0
-    assert found.min_margin == -np.inf
+    result = recall(broken, PROMPTS, key=jr.key(1), prompts_per_fact=1)
+    assert result.accuracy == result.sampled_accuracy == 0.0
+    assert result.min_margin == -np.inf

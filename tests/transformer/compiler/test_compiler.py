@@ -1,6 +1,7 @@
-"""Compiled transformers: what is proved of them holds, and what cannot be compiled is said."""
+"""Compiled transformers are certified, and impossible inputs are rejected."""
 
 import dataclasses
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -12,12 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factmem._core.errors import FactmemError
+from factmem._core.lbfgs import FitStatus
 from factmem.facts import MISSING, FactTable, PromptDistribution
 from factmem.memories import rounded
 from factmem.transformer import (
-    EXPERIMENTS,
-    THEORY,
+    EXPERIMENT_CONVENTION,
+    THEORY_CONVENTION,
     Certificate,
+    CompileStatus,
     Embeddings,
     Probe,
     Shape,
@@ -27,149 +30,159 @@ from factmem.transformer import (
     compile_smallest,
     recall,
 )
-from factmem.transformer.compiler.compiler import FitData, Readout, _balanced, _outputs
-from factmem.transformer.compiler.smallest import natural_dim
+from factmem.transformer.compiler.fit import FitData, Readout, _outputs, balance
+from factmem.transformer.compiler.smallest import default_dim
 
 TABLE = FactTable.random(8, 8, 3, seed=0)
-ASKED = PromptDistribution.of(TABLE)
+PROMPTS = PromptDistribution.from_table(TABLE)
 SHAPE = Shape(12, 8, 1, 16)
 
 
-def compiled(asked=ASKED, shape=SHAPE, convention=EXPERIMENTS, seed=0, **options):
+def compile_table(
+    prompts=PROMPTS, shape=SHAPE, convention=EXPERIMENT_CONVENTION, seed=0, **options
+):
     embedding_key, key = jr.split(jr.key(seed))
-    phi = Embeddings.draw(embedding_key, shape.dim, asked.vocabulary, convention)
-    return compile_facts(key, asked, phi, shape, convention=convention, **options)
+    phi = Embeddings.draw(shape.dim, prompts.vocabulary, convention, key=embedding_key)
+    return compile_facts(prompts, phi, shape, **options, key=key, convention=convention)
 
 
 @pytest.fixture(scope="module")
 def small():
-    return compiled()
+    return compile_table()
 
 
 def test_every_fact_is_certified_and_recalled(small):
     assert small.certificate.certified_accuracy == 1.0
-    found = recall(small.model, ASKED, jr.key(5), sampled=20)
-    assert found.accuracy == 1.0
-    assert found.min_margin >= small.certificate.min_certified_margin > 0
+    assert small.status is CompileStatus.CERTIFIED
+    assert small.fit_status is FitStatus.CONDITION_MET
+    result = recall(small.model, PROMPTS, key=jr.key(5), prompts_per_fact=20)
+    assert result.accuracy == 1.0
+    assert result.min_margin >= small.certificate.min_certified_margin > 0
     assert small.model.shape == SHAPE
     assert small.iterations > 0
+    assert small.probes == ()
 
 
-def test_the_certificate_is_of_the_model_that_is_given(small):
-    again = certify(small.model, ASKED)
+def test_certificate_is_that_of_the_returned_model(small):
+    again = certify(small.model, PROMPTS)
     np.testing.assert_array_equal(again.margins, small.certificate.margins)
-    assert small.certificate.leaks.max() <= 2.0**-29
+    assert small.certificate.max_attention_leak <= 2.0**-29
 
 
-def test_what_ends_the_fit_is_the_certificate_of_the_very_weights_that_are_given(monkeypatch):
-    seen = []
+def test_fit_stops_at_the_weights_that_are_returned(monkeypatch):
+    calls = []
 
-    def recording(model, asked):
-        seen.append((model.weights, certify(model, asked)))
-        return seen[-1][1]
+    def record(model, prompts):
+        calls.append((model.weights, certify(model, prompts)))
+        return calls[-1][1]
 
-    monkeypatch.setattr("factmem.transformer.compiler.compiler.certify", recording)
-    compiled()
-    # The last look, inside the fit and so in 64-bit mode, and the final certificate.
-    (looked_at, enough), (given, final) = seen[-2:]
-    assert enough.certified_accuracy == final.certified_accuracy == 1
-    assert eqx.tree_equal(looked_at, given)
-    np.testing.assert_array_equal(enough.margins, final.margins)
+    monkeypatch.setattr("factmem.transformer.compiler.compiler.certify", record)
+    compile_table()
+    # The last check, inside the fit and so in 64-bit mode, and the final certificate.
+    (checked_weights, last_check), (weights, final) = calls[-2:]
+    assert last_check.certified_accuracy == final.certified_accuracy == 1
+    assert eqx.tree_equal(checked_weights, weights)
+    np.testing.assert_array_equal(last_check.margins, final.margins)
 
 
-def test_weights_stand_on_sixteen_bits(small):
+def test_weights_have_16_bits(small):
     again = rounded(small.model.weights, 16)
-    for here, there in zip(*map(jax.tree.leaves, (small.model.weights, again)), strict=True):
-        np.testing.assert_allclose(here, there, rtol=1e-6, atol=0)
-        assert here.dtype == jnp.float32
+    leaves = map(jax.tree.leaves, (small.model.weights, again))
+    for actual, expected in zip(*leaves, strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-6, atol=0)
+        assert actual.dtype == jnp.float32
 
 
-def test_blocks_and_margin_are_those_of_the_scores(small):
-    names = ASKED.vocabulary
+def test_blocks_and_margin_follow_from_the_scores(small):
+    vocabulary = PROMPTS.vocabulary
     scores = np.asarray(small.model.scores(), float)
-    assert (scores[names.first_noise : names.eos] < scores[names.eos]).all()
+    assert (scores[vocabulary.first_noise : vocabulary.eos] < scores[vocabulary.eos]).all()
     for head in range(8):
-        above = scores[:, head] > scores[names.eos, head]
+        above = scores[:, head] > scores[vocabulary.eos, head]
         np.testing.assert_array_equal(small.blocks[head], above)
-    gaps = np.abs(scores[: names.eos] - scores[names.eos]).min()
+    gaps = np.abs(scores[: vocabulary.eos] - scores[vocabulary.eos]).min()
     assert small.denoiser_margin == pytest.approx(gaps / small.beta, rel=1e-4)
 
 
-def test_heads_read_one_token_each(small):
-    """The model's stream is the sum of what each head writes for its strongest known token."""
+def test_each_head_reads_its_strongest_known_token(small):
     model = small.model
     scores = np.asarray(model.scores(), float)
     W_OV = np.asarray(model.W_OV, float)
     phi = np.asarray(model.embeddings.tokens, float)
-    prompts = ASKED.ask(jr.key(1), jnp.arange(ASKED.facts), form="counts")
-    found = eqx.filter_jit(model.attention)(prompts.content)
-    for fact, known in enumerate(ASKED.known_tokens()):
+    batch = PROMPTS.sample(jnp.arange(PROMPTS.facts), form="counts", key=jr.key(1))
+    actual = eqx.filter_jit(model.attention)(batch.content)
+    for fact, known in enumerate(PROMPTS.known_tokens()):
         read = [max(known, key=lambda z, h=head: scores[z, h]) for head in range(8)]
         expected = sum(W_OV[head] @ phi[read[head]] for head in range(8))
-        np.testing.assert_allclose(found[fact], expected, atol=1e-5)
+        np.testing.assert_allclose(actual[fact], expected, atol=1e-5)
 
 
 @pytest.mark.parametrize(
     ("convention", "shape"),
-    [(THEORY, Shape(14, 6, 2, 24)), (EXPERIMENTS, Shape(24, 12, 4, 0))],
+    [(THEORY_CONVENTION, Shape(14, 6, 2, 24)), (EXPERIMENT_CONVENTION, Shape(24, 12, 4, 0))],
 )
-def test_both_conventions_and_attention_alone(convention, shape):
-    found = compiled(convention=convention, shape=shape)
-    assert found.certificate.certified_accuracy == 1.0
-    assert (found.model.weights.mlp_bias is None) == (convention is THEORY)
-    assert recall(found.model, ASKED, jr.key(2), sampled=2).accuracy == 1.0
+def test_compiles_both_conventions_and_attention_only(convention, shape):
+    result = compile_table(convention=convention, shape=shape)
+    assert result.certificate.certified_accuracy == 1.0
+    assert (result.model.weights.mlp_bias is None) == (convention is THEORY_CONVENTION)
+    assert recall(result.model, PROMPTS, key=jr.key(2), prompts_per_fact=2).accuracy == 1.0
 
 
-def test_partial_tables_and_shared_answers():
+def test_compiles_partial_tables_with_shared_answers():
     grid = np.random.default_rng(1).integers(6, size=(8, 8))
     grid[np.random.default_rng(2).random((8, 8)) < 0.4] = MISSING
     table = FactTable(grid)
     assert not table.disjoint
-    asked = PromptDistribution.of(table)
-    found = compiled(asked)
-    assert found.certificate.certified_accuracy == 1.0
-    assert recall(found.model, asked, jr.key(2), sampled=2).accuracy == 1.0
-    assert found.notes == (
-        f"{64 - table.facts} of 64 questions have no fact: what is answered to them is not "
-        "defined.",
+    prompts = PromptDistribution.from_table(table)
+    result = compile_table(prompts)
+    assert result.certificate.certified_accuracy == 1.0
+    assert recall(result.model, prompts, key=jr.key(2), prompts_per_fact=2).accuracy == 1.0
+    assert result.notes == (
+        f"{64 - table.facts} of 64 questions have no fact; the model's answers to them are "
+        "arbitrary.",
     )
 
 
-def test_a_single_fact():
-    asked = PromptDistribution.of(FactTable(np.array([[0]]), answer_names=("yes", "no")))
-    found = compiled(asked, Shape(4, 1, 1, 1))
-    assert found.certificate.certified_accuracy == 1.0
+def test_compiles_a_single_fact():
+    prompts = PromptDistribution.from_table(FactTable(np.array([[0]]), answer_names=("yes", "no")))
+    result = compile_table(prompts, Shape(4, 1, 1, 1))
+    assert result.certificate.certified_accuracy == 1.0
 
 
-def test_a_shape_that_is_too_small_is_not_certified():
+def test_too_small_a_shape_is_not_certified(monkeypatch):
+    # The full schedule does not certify this shape either; a short one keeps the test fast.
+    monkeypatch.setattr("factmem.transformer.compiler.fit._CROSS_ENTROPY_ITERATIONS", 300)
+    monkeypatch.setattr("factmem.transformer.compiler.fit._STAGE_ITERATIONS", 60)
     reports = []
-    found = compiled(shape=Shape(10, 4, 1, 1), report=lambda steps, loss: reports.append(steps))
-    assert found.certificate.certified_accuracy < 1.0
+    result = compile_table(
+        shape=Shape(10, 4, 1, 1), report=lambda steps, loss: reports.append(steps)
+    )
+    assert result.certificate.certified_accuracy < 1.0
+    assert result.status is CompileStatus.NOT_CERTIFIED
+    assert result.metrics["fit_status"] != "condition_met"
     assert reports == sorted(reports)
-    assert reports[-1] <= found.iterations
+    assert reports[-1] <= result.iterations
 
 
-def test_the_same_under_strict_types_and_with_64_bits():
-    asked = PromptDistribution.of(FactTable.random(4, 4, 2))
-    plain = compiled(asked, Shape(8, 4, 1, 8))
+def test_result_is_float32_under_strict_promotion_and_64_bit_mode(small):
     with jax.numpy_dtype_promotion("strict"), jax.enable_x64(True):
-        strict = compiled(asked, Shape(8, 4, 1, 8))
-    assert strict.certificate.certified_accuracy == plain.certificate.certified_accuracy == 1.0
+        strict = compile_table()
+    assert strict.certificate.certified_accuracy == small.certificate.certified_accuracy == 1.0
     assert strict.model.weights.value.dtype == jnp.float32
 
 
 @given(st.integers(0, 10**6))
-def test_balancing_only_scales_the_outputs(seed):
+def test_balance_only_scales_the_outputs(seed):
     rng = np.random.default_rng(seed)
     readout = Readout(*(rng.normal(size=s) for s in ((3, 2, 5), (3, 2, 5), (4, 5), (4,), (4, 5))))
     readout = readout._replace(mlp_in=readout.mlp_in * np.array([[1e-3], [1], [1], [1e3]]))
-    lesson = FitData(
+    data = FitData(
         rng.normal(size=(9, 5)), rng.integers(9, size=(7, 3)), np.zeros((2, 5)), np.zeros(7, int)
     )
     with jax.enable_x64(True):
-        before = np.asarray(_outputs(readout, lesson))
-        balanced = _balanced(readout, lesson)
-        after = np.asarray(_outputs(balanced, lesson))
+        before = np.asarray(_outputs(readout, data))
+        balanced = balance(readout, data)
+        after = np.asarray(_outputs(balanced, data))
     ratio = np.vdot(before, after) / np.vdot(before, before)
     assert ratio > 0
     np.testing.assert_allclose(after, ratio * before, rtol=1e-9, atol=1e-9 * np.abs(after).max())
@@ -182,108 +195,113 @@ def test_balancing_only_scales_the_outputs(seed):
 @pytest.mark.parametrize(
     ("shape", "message"),
     [
-        (Shape(4, 2, 5, 2), "d_h = 5 needs d of at least 5"),
-        (Shape(1, 1, 1, 0), "bits, and 4 weights of 16 bits only 64; at least 7 weights could do"),
+        (Shape(4, 2, 5, 2), "head_dim must be from 1 to dim = 4, got 5"),
+        (
+            Shape(1, 1, 1, 0),
+            "bits, but 4 weights of 16 bits have only 64; at least 7 weights are needed",
+        ),
     ],
 )
-def test_impossible_shapes(shape, message):
+def test_rejects_impossible_shapes(shape, message):
     with pytest.raises(FactmemError, match=message):
-        compiled(shape=shape)
+        compile_table(shape=shape)
 
 
-def test_embeddings_of_another_dimension():
-    phi = Embeddings.draw(jr.key(0), 5, ASKED.vocabulary, EXPERIMENTS)
-    with pytest.raises(FactmemError, match="the embeddings have 5 dimensions, the shape 12"):
-        compile_facts(jr.key(1), ASKED, phi, SHAPE)
+def test_rejects_embeddings_of_another_dimension():
+    phi = Embeddings.draw(5, PROMPTS.vocabulary, EXPERIMENT_CONVENTION, key=jr.key(0))
+    with pytest.raises(FactmemError, match="embeddings must have dim = 12, got 5"):
+        compile_facts(PROMPTS, phi, SHAPE, key=jr.key(1))
 
 
-def test_an_answer_that_no_output_can_reach():
-    phi = Embeddings.draw(jr.key(0), 12, ASKED.vocabulary, EXPERIMENTS)
-    target = int(ASKED.fact_answers[0])
+def test_rejects_an_answer_that_cannot_be_decoded():
+    phi = Embeddings.draw(12, PROMPTS.vocabulary, EXPERIMENT_CONVENTION, key=jr.key(0))
+    target = int(PROMPTS.fact_answers[0])
     answers = np.asarray(phi.answers).copy()
     answers[target] = np.delete(answers, target, axis=0).mean(axis=0)
     hidden = eqx.tree_at(lambda e: e.answers, phi, jnp.asarray(answers))
-    with pytest.raises(FactmemError, match=f"no output can have answer {target} as its best"):
-        compile_facts(jr.key(1), ASKED, hidden, SHAPE)
+    with pytest.raises(FactmemError, match=f"no output decodes to answer {target}"):
+        compile_facts(PROMPTS, hidden, SHAPE, key=jr.key(1))
 
 
 # ---- the search for the smallest shape -----------------------------------------------------------
 
 
 @pytest.fixture
-def pretend(monkeypatch, small):
-    """Makes a compiler that certifies everything from so many parameters on."""
+def fake_compiler(monkeypatch, small):
+    """Replace the compiler by one that certifies shapes with enough parameters."""
 
-    def with_enough(enough):
-        def compile_facts(key, asked, tables, shape, **options):
-            good = shape.parameters >= enough(shape.dim)
-            margins = np.array([1.0, 1.0 if good else -1.0])
+    def replace_compiler(enough):
+        def compile_facts(prompts, tables, shape, *, key, **options):
+            is_enough = shape.parameters >= enough(shape.dim)
+            certificate = Certificate(np.array([1.0, 1.0 if is_enough else -1.0]), np.zeros(2))
+            draw = partial(Transformer.draw, shape, prompts.vocabulary)
             return dataclasses.replace(
                 small,
-                model=eqx.filter_eval_shape(Transformer.draw, key, shape, asked.vocabulary),
-                certificate=Certificate(margins, np.zeros(2)),
+                model=eqx.filter_eval_shape(draw, key=key),
+                status=CompileStatus.of_certificate(certificate),
+                certificate=certificate,
             )
 
         monkeypatch.setattr("factmem.transformer.compiler.smallest.compile_facts", compile_facts)
 
-    return with_enough
+    return replace_compiler
 
 
-def tables(dim):
-    return Embeddings.draw(jr.key(0), dim, ASKED.vocabulary, EXPERIMENTS)
+def draw_embeddings(dim):
+    return Embeddings.draw(dim, PROMPTS.vocabulary, EXPERIMENT_CONVENTION, key=jr.key(0))
 
 
 @pytest.mark.parametrize("enough", [250, 400, 2000])
-def test_the_search_ends_just_above_what_is_needed(pretend, enough):
-    pretend(lambda dim: enough)
-    best, probes = compile_smallest(jr.key(0), ASKED, tables, 5)
+def test_search_ends_just_above_the_threshold(fake_compiler, enough):
+    fake_compiler(lambda dim: enough)
+    best = compile_smallest(PROMPTS, draw_embeddings, 5, key=jr.key(0))
     assert enough <= best.model.shape.parameters <= 1.08 * enough
     assert best.model.shape.dim == 5
-    assert {probe.certified_accuracy for probe in probes} == {0.5, 1.0}
-    assert all(isinstance(probe, Probe) for probe in probes)
+    assert {probe.certified_accuracy for probe in best.probes} == {0.5, 1.0}
+    assert all(isinstance(probe, Probe) for probe in best.probes)
 
 
-def test_the_search_ends_where_no_neuron_is_left(pretend):
-    pretend(lambda dim: 0)
-    best, _ = compile_smallest(jr.key(0), ASKED, tables, 5)
+def test_search_ends_at_width_0(fake_compiler):
+    fake_compiler(lambda dim: 0)
+    best = compile_smallest(PROMPTS, draw_embeddings, 5, key=jr.key(0))
     assert best.model.shape.width == 0
 
 
-def test_the_search_keeps_the_best_dimension(pretend):
-    natural = natural_dim(ASKED)
-    pretend(lambda dim: 600 if dim == natural + 3 else 900)
-    best, _ = compile_smallest(jr.key(0), ASKED, tables)
-    assert best.model.shape.dim == natural + 3
+def test_search_returns_the_best_dimension(fake_compiler):
+    dim = default_dim(PROMPTS)
+    fake_compiler(lambda d: 600 if d == dim + 3 else 900)
+    best = compile_smallest(PROMPTS, draw_embeddings, key=jr.key(0))
+    assert best.model.shape.dim == dim + 3
     assert best.model.shape.parameters < 900
 
 
-def test_a_search_that_finds_nothing(pretend):
-    pretend(lambda dim: 10**9)
-    with pytest.raises(FactmemError, match=r"do not hold the table: only 0\.5000 of the facts"):
-        compile_smallest(jr.key(0), ASKED, tables, 5)
+def test_search_raises_if_no_shape_is_certified(fake_compiler):
+    fake_compiler(lambda dim: 10**9)
+    with pytest.raises(FactmemError, match=r"stores the table: only 0\.5000 of the facts"):
+        compile_smallest(PROMPTS, draw_embeddings, 5, key=jr.key(0))
 
 
-def test_the_smallest_shape_of_a_small_table():
-    asked = PromptDistribution.of(FactTable.random(4, 4, 2))
+def test_search_finds_the_smallest_shape_of_a_small_table():
+    prompts = PromptDistribution.from_table(FactTable.random(4, 4, 2))
     keys = jr.split(jr.key(0))
 
-    def embeddings(dim):
-        return Embeddings.draw(keys[0], dim, asked.vocabulary, EXPERIMENTS)
+    def draw_embeddings(dim):
+        return Embeddings.draw(dim, prompts.vocabulary, EXPERIMENT_CONVENTION, key=keys[0])
 
-    best, probes = compile_smallest(keys[1], asked, embeddings, 8)
+    best = compile_smallest(prompts, draw_embeddings, 8, key=keys[1])
     assert best.certificate.certified_accuracy == 1.0
     assert best.model.shape.parameters == min(
-        probe.shape.parameters for probe in probes if probe.certified_accuracy == 1
+        probe.shape.parameters for probe in best.probes if probe.certified_accuracy == 1
     )
 
 
-# ---- what the project promises -------------------------------------------------------------------
+# ---- the documented size -------------------------------------------------------------------------
 
 
 @pytest.mark.slow  # five compilations of 900 facts and 10^5 prompts each
 @pytest.mark.parametrize("seed", range(5))
 def test_900_facts_in_6144_parameters(seed):
-    asked = PromptDistribution.of(FactTable.random(30, 30, 8, seed=seed))
-    found = compiled(asked, Shape(32, 8, 4, 32), seed=seed)
-    assert found.certificate.certified_accuracy == 1.0
-    assert recall(found.model, asked, jr.key(seed), sampled=112).accuracy == 1.0
+    prompts = PromptDistribution.from_table(FactTable.random(30, 30, 8, seed=seed))
+    result = compile_table(prompts, Shape(32, 8, 4, 32), seed=seed)
+    assert result.certificate.certified_accuracy == 1.0
+    assert recall(result.model, prompts, key=jr.key(seed), prompts_per_fact=112).accuracy == 1.0

@@ -1,4 +1,4 @@
-"""Theorem 3, against its equations written out."""
+"""Theorem 3, compared with its equations."""
 
 import equinox as eqx
 import jax
@@ -10,29 +10,30 @@ import pytest
 from factmem._core.errors import FactmemError
 from factmem.facts import MISSING, FactTable, PromptDistribution
 from factmem.transformer import (
-    EXPERIMENTS,
-    THEORY,
+    EXPERIMENT_CONVENTION,
+    THEORY_CONVENTION,
+    ConstructionStatus,
     Embeddings,
     ambiguous_facts,
     attention_construction,
     recall,
 )
-from factmem.transformer.constructions.attention_only import default_block, memory_variance
+from factmem.transformer.constructions.attention_only import default_block_size, memory_variance
 
 
-def built(table, dim, head_dim, seed=0, **options):
-    asked = PromptDistribution.of(table, noise=options.pop("noise", None))
+def construct(table, dim, head_dim, seed=0, **options):
+    prompts = PromptDistribution.from_table(table, noise=options.pop("noise", None))
     embedding_key, key = jr.split(jr.key(seed))
-    phi = Embeddings.draw(embedding_key, dim, asked.vocabulary, THEORY)
-    return attention_construction(key, asked, phi, head_dim, **options), asked
+    phi = Embeddings.draw(dim, prompts.vocabulary, THEORY_CONVENTION, key=embedding_key)
+    return attention_construction(prompts, phi, head_dim, **options, key=key), prompts
 
 
-def test_weights_are_those_of_the_equations():
+def test_weights_match_the_equations():
     table = FactTable.random(5, 3, 2, seed=1)
-    construction, asked = built(table, 12, 4, block=2, beta=7.0)
-    model, names = construction.model, asked.vocabulary
+    construction, prompts = construct(table, 12, 4, block_size=2, beta=7.0)
+    model, vocabulary = construction.model, prompts.vocabulary
     phi = np.asarray(model.embeddings.tokens, float)
-    eos = phi[names.eos]
+    eos = phi[vocabulary.eos]
     W_KQ, W_OV = np.asarray(model.W_KQ), np.asarray(model.W_OV)
     values = np.asarray(model.weights.value, float)
     assert model.shape.heads == 3 + 2
@@ -46,34 +47,34 @@ def test_weights_are_those_of_the_equations():
         for z in members:
             facts = table.answer_of[z] if z < 5 else table.answer_of[:, z - 5]
             for a in set(facts.tolist()):
-                memory += np.outer(phi[names.first_answer + a], phi[z])
+                memory += np.outer(phi[vocabulary.first_answer + a], phi[z])
         directions = sum(np.outer(v, v) for v in values[head])
         np.testing.assert_allclose(W_OV[head], 12 / 4 * memory @ directions, atol=1e-5)
 
 
-def test_answers_score_two_one_and_nothing():
-    """In the mean over draws: 1{a ∈ A_s} + 1{a ∈ A_r}, and only answers score."""
+def test_mean_logits_count_the_sets_that_contain_an_answer():
+    """The mean over draws is 1{a ∈ A_s} + 1{a ∈ A_r}, and 0 for tokens."""
     table = FactTable.random(4, 4, 2, seed=3)
     dim, draws = 384, 12
 
     def logits(seed):
-        construction, asked = built(table, dim, dim, seed, block=1)
-        prompts = asked.ask(jr.key(seed), jnp.arange(table.facts), form="counts")
-        return np.asarray(eqx.filter_jit(construction.model.logits)(prompts.content))
+        construction, prompts = construct(table, dim, dim, seed, block_size=1)
+        batch = prompts.sample(jnp.arange(table.facts), form="counts", key=jr.key(seed))
+        return np.asarray(eqx.filter_jit(construction.model.logits)(batch.content))
 
     mean = np.mean([logits(seed) for seed in range(draws)], axis=0)
-    _, asked = built(table, 8, 8)
+    _, prompts = construct(table, 8, 8)
     expected = np.zeros_like(mean)
     for fact, (s, r, _) in enumerate(zip(*table.fact_ids, strict=True)):
         for a in range(table.answers):
             score = (a in table.answer_of[s]) + (a in table.answer_of[:, r])
-            expected[fact, asked.vocabulary.first_answer + a] = score
+            expected[fact, prompts.vocabulary.first_answer + a] = score
     np.testing.assert_allclose(mean, expected, atol=0.25)
     np.testing.assert_allclose(mean[expected == 2].mean(), 2.0, atol=0.05)
 
 
-def test_the_memorys_variance():
-    """Measured over draws, of right answers of subjects."""
+def test_memory_variance_matches_samples():
+    """Samples are the scores of subjects' correct answers."""
     table = FactTable.random(8, 4, 4, seed=0)
     dim, head_dim, block = 64, 32, 4
 
@@ -81,84 +82,90 @@ def test_the_memorys_variance():
     def scores(tokens, W_OV):
         return jnp.einsum("ad,hde,ze->hza", tokens[-16:], W_OV, tokens[:8])
 
-    found = []
+    samples = []
     for seed in range(60):
-        construction, _ = built(table, dim, head_dim, seed, block=block)
+        construction, _ = construct(table, dim, head_dim, seed, block_size=block)
         model = construction.model
-        of_heads = np.asarray(scores(model.embeddings.tokens, model.W_OV))
+        head_scores = np.asarray(scores(model.embeddings.tokens, model.W_OV))
         s, _, a = table.fact_ids
-        found.append(of_heads[s // block, s, a])
-    assert np.mean(found) == pytest.approx(1.0, abs=0.05)
-    assert np.var(found) == pytest.approx(memory_variance(table, dim, head_dim, block), rel=0.15)
+        samples.append(head_scores[s // block, s, a])
+    assert np.mean(samples) == pytest.approx(1.0, abs=0.05)
+    assert np.var(samples) == pytest.approx(memory_variance(table, dim, head_dim, block), rel=0.15)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_every_fact_is_recalled(seed):
-    construction, asked = built(FactTable.random(16, 4, 4, seed=seed), 512, 256, seed, block=4)
+def test_recalls_every_fact(seed):
+    construction, prompts = construct(
+        FactTable.random(16, 4, 4, seed=seed), 512, 256, seed, block_size=4
+    )
     assert construction.denoiser_margin > 0
+    assert construction.status is ConstructionStatus.SEPARATED
     assert construction.notes == ()
-    assert recall(construction.model, asked, jr.key(seed)).accuracy == 1.0
+    assert recall(construction.model, prompts, key=jr.key(seed)).accuracy == 1.0
 
 
-def test_the_default_block_recalls_everything():
+def test_default_block_size_recalls_every_fact():
     table = FactTable.random(16, 4, 4)
-    construction, asked = built(table, 512, 256)
-    block = default_block(table, asked.vocabulary, 512, 256)
-    assert block > 1
-    assert construction.blocks.sum(axis=1).max() == block
-    assert recall(construction.model, asked, jr.key(9)).accuracy == 1.0
-    assert default_block(table, asked.vocabulary, 16, 4) == 1
+    construction, prompts = construct(table, 512, 256)
+    block_size = default_block_size(table, prompts.vocabulary, 512, 256)
+    assert block_size > 1
+    assert construction.blocks.sum(axis=1).max() == block_size
+    assert recall(construction.model, prompts, key=jr.key(9)).accuracy == 1.0
+    assert default_block_size(table, prompts.vocabulary, 16, 4) == 1
 
 
-def test_accuracy_alone_hides_what_the_margin_shows():
-    """All subjects in one head of few dimensions: some token is on the wrong side."""
-    construction, _ = built(FactTable.random(16, 4, 4), 32, 32, block=16)
+def test_not_separated_if_a_block_is_too_large():
+    """One head of 32 dimensions reads all subjects: some token is on the wrong side of EOS."""
+    construction, _ = construct(FactTable.random(16, 4, 4), 32, 32, block_size=16)
     assert construction.denoiser_margin < 0
+    assert construction.status is ConstructionStatus.NOT_SEPARATED
 
 
-def test_a_partial_table():
+def test_partial_table():
     rng = np.random.default_rng(0)
     grid = np.array(FactTable.random(12, 4, 4).answer_of)
     grid[rng.random(grid.shape) < 0.4] = MISSING
     table = FactTable(grid)
-    construction, asked = built(table, 512, 256, block=4)
+    construction, prompts = construct(table, 512, 256, block_size=4)
     (note,) = construction.notes
     assert note.startswith(f"{48 - table.facts} of 48 questions have no fact")
-    assert recall(construction.model, asked, jr.key(1)).accuracy == 1.0
+    assert recall(construction.model, prompts, key=jr.key(1)).accuracy == 1.0
 
 
-def test_shared_answers_are_counted_and_the_others_are_recalled():
+def test_counts_ambiguous_facts_and_recalls_the_others():
     grid = np.random.default_rng(5).integers(12, size=(8, 4))
     table = FactTable(grid)
     ambiguous = [len(set(grid[s]) & set(grid[:, r])) > 1 for s in range(8) for r in range(4)]
     assert 0 < sum(ambiguous) < 32
     assert ambiguous_facts(table) == sum(ambiguous)
-    construction, asked = built(table, 768, 768, block=2)
+    construction, prompts = construct(table, 768, 768, block_size=2)
     assert construction.notes[0].startswith(f"{sum(ambiguous)} of 32 facts have another answer")
     facts = jnp.asarray(np.flatnonzero(~np.array(ambiguous)))
-    prompts = asked.ask(jr.key(2), facts, form="counts")
-    logits = eqx.filter_jit(construction.model.logits)(prompts.content)
-    found = jnp.argmax(logits, axis=1)
-    assert (found == construction.model.targets(prompts.answers)).all()
+    batch = prompts.sample(facts, form="counts", key=jr.key(2))
+    logits = eqx.filter_jit(construction.model.logits)(batch.content)
+    predicted = jnp.argmax(logits, axis=1)
+    assert (predicted == construction.model.targets(batch.answers)).all()
 
 
-def test_what_cannot_be_built():
+def test_rejects_impossible_sizes_and_two_tables():
     table = FactTable.random(4, 2, 2)
-    with pytest.raises(FactmemError, match="from 1 to d = 8 dimensions, not 9"):
-        built(table, 8, 9)
-    with pytest.raises(FactmemError, match="d of at least 2"):
-        built(table, 1, 1)
-    asked = PromptDistribution.of(table)
-    two_tables = Embeddings.draw(jr.key(0), 8, asked.vocabulary, EXPERIMENTS)
+    with pytest.raises(FactmemError, match="head_dim must be from 1 to dim = 8, got 9"):
+        construct(table, 8, 9)
+    with pytest.raises(FactmemError, match="dim must be at least 2, got 1"):
+        construct(table, 1, 1)
+    prompts = PromptDistribution.from_table(table)
+    two_tables = Embeddings.draw(8, prompts.vocabulary, EXPERIMENT_CONVENTION, key=jr.key(0))
     with pytest.raises(FactmemError, match="one embedding table"):
-        attention_construction(jr.key(1), asked, two_tables, 4)
+        attention_construction(prompts, two_tables, 4, key=jr.key(1))
 
 
-@pytest.mark.slow  # twenty seeds of the size that the project promises
-def test_seventeen_of_twenty_seeds():
+@pytest.mark.slow  # twenty constructions of the documented size
+def test_recalls_every_fact_for_17_of_20_seeds():
     def holds(seed):
-        construction, asked = built(FactTable.random(16, 4, 4, seed=seed), 512, 256, seed, block=4)
-        found = recall(construction.model, asked, jr.key(seed))
-        return found.accuracy == 1.0 and construction.denoiser_margin > 0
+        construction, prompts = construct(
+            FactTable.random(16, 4, 4, seed=seed), 512, 256, seed, block_size=4
+        )
+        result = recall(construction.model, prompts, key=jr.key(seed))
+        return result.accuracy == 1.0 and construction.denoiser_margin > 0
 
     assert sum(map(holds, range(20))) >= 17
