@@ -1,7 +1,7 @@
 """Reproductions of cheap figures and claims, and the key numbers."""
 
 import pytest
-from tests.paper.here import Here
+from tests.experiments.inline_workers import InlineWorkers
 from tests.plotting import samples
 
 from factmem.experiments import Experiment, IndependentTasks, Store, Task
@@ -39,7 +39,7 @@ def test_facts_per_parameter_are_the_median_where_embeddings_do_not_limit():
     slopes = (slope(value=0.9), slope("trained, sizes that embeddings do not limit", 1.02),
               slope("compiled", 2.0, counts=False))  # fmt: skip
     (number,) = key_numbers([scaling(ROWS, *slopes)])
-    assert number.problem == "How many?"
+    assert number.question == "How many?"
     assert number.value == "0.15 facts per parameter"
     assert "to the power 1.02 (0.92 to 1.12). Figure 4, left." in number.description
 
@@ -75,7 +75,7 @@ def test_the_mlp_fraction_is_that_of_the_smallest_shape_that_stores_the_table():
             )
         ]
     )
-    assert (number.problem, number.value) == ("Where?", "50 % in the MLP")
+    assert (number.question, number.value) == ("Where?", "50 % in the MLP")
     assert "has 200 parameters" in number.description
     assert key_numbers([shapes([1, 1, 0, 100, 20, 120, 0.98])]) == ()
 
@@ -90,7 +90,7 @@ def test_the_time_is_the_fraction_of_the_hallucination_stage():
     spans = (Span("initialization", 0.0, 1000.0), Span("hallucination", 1000.0, 5000.0))
     last = Span("convergence", 5000.0, 8000.0)
     (number,) = key_numbers([stages(*spans, last)])
-    assert (number.problem, number.value) == ("When?", "80 % of the time")
+    assert (number.question, number.value) == ("When?", "80 % of the time")
     assert "after 5,000 steps" in number.description
     assert key_numbers([stages()]) == ()
     assert key_numbers([stages(*spans)]) == ()
@@ -104,7 +104,7 @@ def test_numbers_have_a_fixed_order_and_other_figures_have_none():
         samples.plot(name="7"),
         scaling(ROWS, slope()),
     ]
-    assert [n.problem for n in key_numbers(plots)] == ["How many?", "Where?", "When?"]
+    assert [n.question for n in key_numbers(plots)] == ["How many?", "Where?", "When?"]
     assert key_numbers([]) == key_numbers([samples.plot(name="7")]) == ()
 
 
@@ -153,7 +153,7 @@ def test_figures_and_claims_share_runs(store):
         [get_figure("2"), figure("x", 1, 2)],
         [claim("good", 6, 2, 3), claim("bad", 100, 1)],
         store,
-        Here(),
+        InlineWorkers(),
         report=reports.append,
     )
     assert double.calls == before + 3
@@ -162,15 +162,15 @@ def test_figures_and_claims_share_runs(store):
     assert [claim.finding.verdict for claim in result.claims] == [Verdict.HOLDS, Verdict.FAILS]
     assert [claim.as_expected for claim in result.claims] == [True, False]
     assert (reports[0].done, reports[0].running) == (0, 4), "two of six runs are shared"
-    again = reproduce(result.figures, [claim("good", 6, 2, 3)], store, Here())
+    again = reproduce(result.figures, [claim("good", 6, 2, 3)], store, InlineWorkers())
     assert double.calls == before + 3, "all runs are in the store"
     assert again.plots == result.plots
 
 
 def test_fresh_repeats_all_runs(store):
-    reproduce([figure("x", 1)], [claim("good", 0, 1)], store, Here())
+    reproduce([figure("x", 1)], [claim("good", 0, 1)], store, InlineWorkers())
     before = double.calls
-    reproduce([figure("x", 1)], [claim("good", 0, 1)], store, Here(), fresh=True)
+    reproduce([figure("x", 1)], [claim("good", 0, 1)], store, InlineWorkers(), fresh=True)
     assert double.calls == before + 1
 
 
@@ -185,7 +185,7 @@ def test_slow_measurements_of_claims_are_made_at_paper_scale(store):
 
 def test_the_report_describes_the_run(store):
     result = reproduce(
-        [figure("x", 1), figure("y", 2)], [claim("good", 0, 1), claim("bad", 9, 1)], store, Here()
+        [figure("x", 1), figure("y", 2)], [claim("good", 0, 1), claim("bad", 9, 1)], store, InlineWorkers()
     )
     report = result.report("quick", 1234.4, "two friends")
     assert [section.plot.name for section in report.sections] == ["x", "y"]
@@ -206,5 +206,5 @@ def test_the_report_describes_the_run(store):
 
 def test_hostile_names_are_kept_as_they_are(store):
     hostile = PaperFigure("x", samples.SCRIPT, samples.IMAGE, tasks(1), lambda _: samples.hostile())
-    result = reproduce([hostile], [], store, Here())
+    result = reproduce([hostile], [], store, InlineWorkers())
     assert result.report("quick", 1.0, samples.SCRIPT).sections[0].text == samples.IMAGE

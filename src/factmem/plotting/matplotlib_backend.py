@@ -31,8 +31,9 @@ _PAGE_WIDTH = 8.8
 _CHART_SIZE, _LOW_CHART = (4.4, 3.3), 2.7
 """Width and height of a chart in inches, and its height among narrow or stacked charts."""
 _MAP_SIZE = (3.7, 3.0)
-_LEGEND_LINE, _LEGEND_GAP = 0.16, 0.42
-"""Height of a row of the legend, and its distance from the axes above, in inches."""
+_LEGEND_LINE, _LEGEND_GAP, _LEGEND_MARGIN = 0.16, 0.42, 0.6
+"""Height of a row of the legend, its distance from the axes above, and how much wider than the
+panel its entries may be, in inches."""
 _LETTER = 0.012
 """Width of a letter of a span's name, as a fraction of the axis."""
 _MIN_SPAN = 0.05
@@ -61,7 +62,7 @@ def draw_matplotlib(plot: Plot) -> Figure:
                 _fit_limits(axes, panel)
                 _annotate(axes, panel)
             if not plot.shared_legend:
-                _add_legend(axes, panel)
+                _add_legend(axes, panel, figure.get_figwidth() / columns)
             axes.set_title(panel.title, fontsize=9, parse_math=False, pad=_title_pad(panel))
         for axes in grid[len(plot.panels) :]:
             axes.set_axis_off()
@@ -83,10 +84,11 @@ def _panel_size(panel: Chart | HeatMap, plot: Plot, rows: int, columns: int) -> 
         cells = len(panel.x_edges) - 1 if panel.texts is not None else 0
         width = max(_MAP_SIZE[0], 0.42 * cells + 1.2)
         return width, max(_MAP_SIZE[1], 0.24 * len(panel.y_edges) + 1.0)
-    entries = 0 if plot.shared_legend else sum(line.in_legend for line in panel.lines)
+    width = min(_CHART_SIZE[0], _PAGE_WIDTH / columns)
     height = _LOW_CHART if columns > 2 or rows > 1 else _CHART_SIZE[1]
-    legend_rows = -(-entries // _legend_columns(entries))
-    return min(_CHART_SIZE[0], _PAGE_WIDTH / columns), height + _LEGEND_LINE * legend_rows
+    names = [line.name for line in panel.lines if line.in_legend and not plot.shared_legend]
+    legend_rows = -(-len(names) // _legend_columns(names, width))
+    return width, height + _LEGEND_LINE * legend_rows
 
 
 def _title_pad(panel: Chart | HeatMap) -> float:
@@ -278,23 +280,31 @@ def _minor_label(axis: Any, value: float) -> str:
 # ---- legends -------------------------------------------------------------------------------------
 
 
-def _add_legend(axes: "Axes", panel: Chart | HeatMap) -> None:
+def _add_legend(axes: "Axes", panel: Chart | HeatMap, width: float) -> None:
     """Put the legend below the panel: no place inside is sure to be empty."""
     handles = _handles(axes, panel)
     if len(handles) < (2 if isinstance(panel, Chart) else 1):
         return
     categories = len(panel.categories) if isinstance(panel, HeatMap) else 0
-    figure = axes.figure
-    below = axes.transAxes + ScaledTranslation(0, -_LEGEND_GAP, figure.dpi_scale_trans)
+    columns = categories or _legend_columns(list(handles), width)
+    below = axes.transAxes + ScaledTranslation(0, -_LEGEND_GAP, axes.figure.dpi_scale_trans)
     legend = axes.legend(
         list(handles.values()), list(handles), loc="upper center", bbox_to_anchor=(0.5, 0),
-        bbox_transform=below, fontsize=7.5, ncols=categories or _legend_columns(len(handles)),
+        bbox_transform=below, fontsize=7.5, ncols=columns,
     )  # fmt: skip
     _use_plain_text(legend)
 
 
-def _legend_columns(entries: int) -> int:
-    return 2 if entries > 3 else 1
+def _legend_columns(names: Sequence[str], width: float) -> int:
+    """Return 2 for more than three names if they fit beside each other, else 1."""
+    if len(names) <= 3:
+        return 1
+    return max(1, min(2, int((width + _LEGEND_MARGIN) / _entry_width(names))))
+
+
+def _entry_width(names: Iterable[str]) -> float:
+    """Estimate the width of a legend's entries in inches."""
+    return 0.5 + 0.065 * max(map(len, names))
 
 
 def _add_shared_legend(figure: Figure, grid: Sequence["Axes"], plot: Plot) -> None:
@@ -303,8 +313,7 @@ def _add_shared_legend(figure: Figure, grid: Sequence["Axes"], plot: Plot) -> No
         handles = _handles(axes, panel) | handles
     if len(handles) < 2:
         return
-    width = 0.5 + 0.065 * max(map(len, handles))  # inches of one entry
-    columns = max(1, min(len(handles), int(figure.get_figwidth() / width)))
+    columns = max(1, min(len(handles), int(figure.get_figwidth() / _entry_width(handles))))
     columns = -(-len(handles) // -(-len(handles) // columns))  # rows of equal length
     legend = figure.legend(
         list(handles.values()), list(handles), loc="outside lower center", ncols=columns,
