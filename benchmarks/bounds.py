@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from factmem._core.power_law import fit_power_law
-from factmem.bounds import Chances, IdealTable, Zipf, least_loss
+from factmem.bounds import IdealTable, QuestionProbabilities, Zipf, min_loss
 from factmem.experiments import (
     LocalWorkers,
     MLPCapacityProblem,
@@ -31,15 +31,15 @@ from factmem.experiments import (
 )
 from factmem.experiments.bit_usage import MEMORY_BITS, TRANSFORMER_BITS, ZIPF_LOSS
 from factmem.facts import FactTable
-from factmem.facts.prompts import question_chances
-from factmem.plotting import save_figure
-from factmem.plotting.bounds_met import (
-    Held,
-    LossLaw,
-    Trained,
-    bits_against_bits,
-    loss_against_bits,
-    loss_against_parameters,
+from factmem.facts.prompts import fact_probabilities
+from factmem.plotting import draw_matplotlib, save_figure
+from factmem.plotting.bit_usage import (
+    ModelBits,
+    QuantizedLosses,
+    TrainedLosses,
+    bits_stored,
+    quantized_losses,
+    trained_losses,
 )
 from factmem.training import BEST, PAPER, Protocol
 from kept import RESULTS
@@ -147,7 +147,7 @@ PROTOCOL = Protocol(
     learning_rates=(3e-2, 1e-1),
     steps=2**12,
     batch=512,
-    evenly=True,
+    stratified=True,
     schedule="cosine",
     checks=1,
 )
@@ -195,8 +195,8 @@ def quantized(store, workers):
 
 def table_loss(target, bits, power):
     """Of an ideal table, from what it says is possible."""
-    table = IdealTable.of(target, OUTPUTS, bits)
-    possible = [table.possible(x) for x in range(TABLE_FACTS)]
+    table = IdealTable.encode(target, OUTPUTS, bits)
+    possible = [table.possible_answers(x) for x in range(TABLE_FACTS)]
     assert all(f in answers for f, answers in zip(target, possible, strict=True))
     losses = np.log2([len(answers) for answers in possible])
     chances = np.arange(1, TABLE_FACTS + 1) ** -power
@@ -211,16 +211,16 @@ def law_of(power, memories):
     asked = np.geomspace(64, bits.max(), 60)
     target = np.random.default_rng(0).integers(0, OUTPUTS, TABLE_FACTS).tolist()
     sizes = [2**k for k in range(6, 14)]
-    return LossLaw(
+    return QuantizedLosses(
         power=power,
-        memory=fit_power_law(bits.tolist(), loss.tolist()),
-        bits=bits,
-        loss=loss,
+        memory_law=fit_power_law(bits.tolist(), loss.tolist()),
+        memory_bits=bits,
+        memory_loss=loss,
         table_bits=np.array(sizes, float),
         table_loss=np.array([table_loss(target, size, power) for size in sizes]),
-        table_bound=np.array([least_loss(size, OUTPUTS, few) for size in sizes]),
+        table_bound=np.array([min_loss(size, OUTPUTS, few) for size in sizes]),
         bound_bits=asked,
-        bound_loss=np.array([least_loss(float(b), OUTPUTS, law) for b in asked]),
+        bound_loss=np.array([min_loss(float(b), OUTPUTS, law) for b in asked]),
     )
 
 
@@ -257,7 +257,7 @@ def held_row(task, metrics):
 def write_held(found):
     rows = [held_row(task, found(task)) for task in (*MEMORIES, *TRANSFORMERS)]
     write_rows(PAGES / "held.csv", rows)
-    save_figure(bits_against_bits(held_sizes(rows)), PAGES / "held.png")
+    save_figure(draw_matplotlib(bits_stored(held_sizes(rows))), PAGES / "held.png")
 
 
 def held_sizes(rows):
@@ -272,7 +272,7 @@ def held_sizes(rows):
         share = np.median([row["share"] for row in same])
         best[method, facts] = max(best.get((method, facts), (0, None)), (share, same))
     return [
-        Held(
+        ModelBits(
             method,
             tuple(float(row["weight_bits"]) for row in same),
             tuple(row["argmax_bits"] for row in same),
@@ -288,19 +288,20 @@ def write_quantized(memories):
         {"power": law.power, "model": model, "bits": bits, "loss_bits": loss, "least_loss": least}
         for law in laws
         for model, found in (
-            ("memory", zip(law.bits, law.loss, bound_at(law), strict=True)),
+            ("memory", zip(law.memory_bits, law.memory_loss, bound_at(law), strict=True)),
             ("table", zip(law.table_bits, law.table_loss, law.table_bound, strict=True)),
         )
         for bits, loss, least in found
     ]
     write_rows(PAGES / "quantized-loss.csv", rows)
     for law in laws:
-        print(f"Zipf {law.power}: slope {law.memory.exponent:.3f} ± {law.memory.half_width:.3f}")
-    save_figure(loss_against_bits(laws), PAGES / "quantized.png")
+        fit = law.memory_law
+        print(f"Zipf {law.power}: slope {fit.exponent:.3f} ± {fit.half_width:.3f}")
+    save_figure(draw_matplotlib(quantized_losses(laws)), PAGES / "quantized.png")
 
 
 def bound_at(law):
-    return [least_loss(float(bits), OUTPUTS, Zipf(QUESTIONS, law.power)) for bits in law.bits]
+    return [min_loss(float(bits), OUTPUTS, Zipf(QUESTIONS, law.power)) for bits in law.memory_bits]
 
 
 def write_losses(found):
@@ -316,23 +317,23 @@ def write_losses(found):
     write_rows(PAGES / "zipf-loss.csv", rows)
     for panel in panels:
         print(f"Zipf {panel.power}: slope {panel.law.exponent:.3f} ± {panel.law.half_width:.3f}")
-    save_figure(loss_against_parameters(panels), PAGES / "zipf-loss.png")
+    save_figure(draw_matplotlib(trained_losses(panels)), PAGES / "zipf-loss.png")
 
 
 def trained_panel(power, rows):
     parameters = np.array([row["parameters"] for row in rows], float)
     loss = np.array([row["loss_bits"] for row in rows])
     table = FactTable.random(*FACTS.values(), seed=0)
-    chances = Chances(question_chances(table, power))
+    chances = QuestionProbabilities(fact_probabilities(table, power))
     wide = np.geomspace(parameters.min(), parameters.max(), 60)
-    return Trained(
+    return TrainedLosses(
         power=power,
         parameters=parameters,
         loss=loss,
         law=fit_power_law(parameters.tolist(), loss.tolist()),
         bound_parameters=wide,
         bounds={
-            each: np.array([least_loss(float(each * p), FACTS["answers"], chances) for p in wide])
+            each: np.array([min_loss(float(each * p), FACTS["answers"], chances) for p in wide])
             for each in (1, 2, 4)
         },
     )
@@ -349,7 +350,7 @@ def measured(tasks, store, workers):
             report.told = done
 
     report.told = 0
-    return sweep(wanted, store, workers, report=report)
+    return sweep(pending, store, workers, report=report)
 
 
 def main():

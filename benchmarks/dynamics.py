@@ -12,8 +12,8 @@ from pathlib import Path
 
 from factmem.experiments import LocalWorkers, PendingTasks, Store, Task, sweep
 from factmem.experiments.flow_measures import FLOW, SOFTMAX
-from factmem.plotting import save_figure
-from factmem.plotting.stage_maps import Cell, learning_order, softmax_stages, stage_map
+from factmem.plotting import draw_matplotlib, save_figure
+from factmem.plotting.stage_maps import TableStage, learning_order, softmax_losses, stage_map
 from kept import RESULTS
 from rows import write_rows
 
@@ -74,7 +74,7 @@ def measured(store, workers):
             report.told = done
 
     report.told = 0
-    return sweep(wanted, store, workers, report=report)
+    return sweep(pending, store, workers, report=report)
 
 
 # ---- tables --------------------------------------------------------------------------------------
@@ -112,10 +112,10 @@ def row_of(config, metrics):
     }
 
 
-def cell_of(row):
+def table_stage(row):
     has = row["stage"] != "none"
     first = [row["first_noise"], row["first_eos"]]
-    return Cell(
+    return TableStage(
         row["subjects"],
         row["relations"],
         row["rate_relations"] / row["rate_subjects"],
@@ -129,7 +129,8 @@ def cell_of(row):
 def write_map(name, tasks, found, title):
     rows = [row_of(task.config, found(task)) for task in tasks]
     write_rows(PAGES / f"{name}.csv", rows)
-    save_figure(stage_map([cell_of(row) for row in rows], D, title), PAGES / f"{name}.png")
+    plot = stage_map([table_stage(row) for row in rows], D, title)
+    save_figure(draw_matplotlib(plot), PAGES / f"{name}.png")
 
 
 def write_order(found):
@@ -148,7 +149,7 @@ def write_order(found):
             rows.append({**what, "subject": place, "chance": chance, "learned_at": time})
     write_rows(PAGES / "zipf.csv", rows)
     title = "64 subjects, 4 relations, 8 answers each"
-    save_figure(learning_order(panels, title), PAGES / "zipf.png")
+    save_figure(draw_matplotlib(learning_order(panels, title)), PAGES / "zipf.png")
 
 
 def write_heads(found):
@@ -161,8 +162,8 @@ def write_heads(found):
         rows.append({**what, **{key: metrics[key] for key in kept}})
     write_rows(PAGES / "softmax.csv", rows)
     levels = {"ln 32": math.log(32), "ln 8": math.log(8)}
-    drawn = softmax_stages(panels, levels, "softmax head, 16 subjects, 4 relations, 5 seeds")
-    save_figure(drawn, PAGES / "softmax.png")
+    plot = softmax_losses(panels, levels, "softmax head, 16 subjects, 4 relations, 5 seeds")
+    save_figure(draw_matplotlib(plot), PAGES / "softmax.png")
 
 
 def written(known):

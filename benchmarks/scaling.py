@@ -17,22 +17,23 @@ soon as it is done: started again, the script does what is missing.
 
 import argparse
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from matplotlib.figure import Figure
 
 from factmem._core.power_law import fit_power_law
 from factmem.facts import FactTable, PromptDistribution
 from factmem.memories.embeddings import sphere
+from factmem.plotting import draw_matplotlib, save_figure
+from factmem.plotting.plot import Axis, Chart, Line, Plot
 from factmem.transformer import (
-    THEORY,
+    THEORY_CONVENTION,
     Embeddings,
     attention_construction,
     denoiser_margins,
@@ -40,7 +41,7 @@ from factmem.transformer import (
     recall,
 )
 from factmem.transformer.compiler.keys import widest_key
-from factmem.transformer.constructions.denoiser import superposed_key
+from factmem.transformer.constructions.denoiser import superposed_keys
 from kept import RESULTS, Kept
 
 FOLDER = Path(__file__).parent
@@ -74,16 +75,17 @@ def repeated_answers(answers: int, width: int, seed: int) -> dict[str, Any]:
 
 def _probe(table: FactTable, dim: int, seed: int, width: int | None) -> dict[str, Any]:
     """Builds one transformer (without an MLP: Theorem 3) and asks it for everything."""
-    asked = PromptDistribution.of(table)
+    asked = PromptDistribution.from_table(table)
     embedding_key, weight_key, prompt_key = jr.split(jr.key(seed), 3)
-    phi = Embeddings.draw(embedding_key, dim, asked.vocabulary, THEORY)
+    phi = Embeddings.draw(dim, asked.vocabulary, THEORY_CONVENTION, key=embedding_key)
     block = max(1, round(dim / FRACTION))
-    given = (weight_key, asked, phi)
     if width is None:
-        built = attention_construction(*given, dim, block=block)
+        built = attention_construction(asked, phi, dim, key=weight_key, block_size=block)
     else:
-        built = mlp_construction(*given, dim // 4, width, block=block)
-    found = recall(built.model, asked, prompt_key, sampled=2)
+        built = mlp_construction(
+            asked, phi, dim // 4, width, key=weight_key, block_size=block
+        )
+    found = recall(built.model, asked, key=prompt_key, prompts_per_fact=2)
     return {
         "recalled": found.accuracy == 1 and built.denoiser_margin > 0,
         "accuracy": found.accuracy,
@@ -146,12 +148,12 @@ def smallest(
 
 def superposed(dim: int, any_key: bool, seed: int) -> dict[str, Any]:
     """The largest block that is separated from EOS and from all other of 1,024 tokens."""
-    tokens = np.asarray(sphere(jr.key(seed), TOKENS, dim), np.float64)
+    tokens = np.asarray(sphere(TOKENS, dim, key=jr.key(seed)), np.float64)
 
     def separates(size: int) -> bool:
         blocks = np.arange(TOKENS)[None, :] < size
         if not any_key:
-            scores = tokens @ np.asarray(superposed_key(jnp.asarray(tokens), blocks), np.float64).T
+            scores = tokens @ np.asarray(superposed_keys(jnp.asarray(tokens), blocks), np.float64).T
             return bool(denoiser_margins(scores, blocks).min() > 0)
         apart = tokens[:-1] - tokens[-1]
         return widest_key(np.where(blocks[0, :-1, None], apart, -apart)) is not None
@@ -220,7 +222,8 @@ def main() -> None:
         ("– divided by log n", np.divide(curves["Theorem 4, MLP"], logarithms("Theorem 4, MLP"))),
         ("Theorem 4, attention and MLP", curves["Theorem 4, all"]),
     ]
-    _draw(facts, curves, repeated, heads, options.out / "scaling.png")
+    plot = _plot(facts, curves, repeated, heads)
+    save_figure(draw_matplotlib(plot), options.out / "scaling.png")
     text = _report(facts, three, four, rows, repeated, heads)
     (options.out / "scaling.md").write_text(text)
     print(text)
@@ -308,44 +311,62 @@ def _report(
     return "\n".join(lines) + "\n"
 
 
-def _draw(
+def _plot(
     facts: list[float],
     curves: dict[str, list[float]],
     repeated: list[dict[str, Any]],
     heads: dict[tuple[int, bool], list[int]],
-    path: Path,
-) -> None:
-    figure = Figure(figsize=(13, 4), layout="constrained")
-    left, middle, right = figure.subplots(1, 3)
-    for color, (name, parameters) in zip(("C0", "C1", "C2"), curves.items(), strict=True):
+) -> Plot:
+    lines = []
+    for name, parameters in curves.items():
         value, half = slope(facts, parameters)
-        left.loglog(facts, parameters, "o-", color=color, label=f"{name}: {value:.2f} ± {half:.2f}")
-    left.loglog(facts, [3e4 * k for k in facts], "k--", linewidth=1, label="slope 1")
-    left.set(xlabel="facts", ylabel="parameters", title="Smallest size that recalls everything")
-    left.set_ylim(1e3)
-    left.legend(title="slope, 95 % interval", loc="lower right", fontsize="small")
-    _ticks(left, facts)
+        lines.append(_line(f"{name}: slope {value:.2f} ± {half:.2f}", facts, parameters))
+    lines.append(_line("slope 1", facts, [3e4 * k for k in facts], "reference"))
     counts = [16 // answers for answers in ANSWERS]
-    middle.loglog(counts, [row["size"] for row in repeated], "o-", label="smallest m")
-    middle.loglog(counts, counts, "k--", linewidth=1, label="m = C(a)")
-    middle.set(xlabel="facts of one answer, C(a)", ylabel="m", title="Theorem 4: width and C(a)")
-    middle.legend()
-    _ticks(middle, counts)
-    for any_key, label in ((False, "the paper's key"), (True, "any key")):
-        medians = np.array([heads[dim, any_key][SEEDS // 2] for dim in DIMS], float)
-        right.loglog(DIMS, np.where(medians > 0, medians, np.nan), "o-", label=label)
-    right.loglog(DIMS, DIMS, "k--", linewidth=1, label="d tokens")
-    right.set(xlabel="d", ylabel="tokens", title=f"Largest block of a head, {TOKENS:,} tokens")
-    right.legend()
-    _ticks(right, DIMS)
-    for axes in (left, middle, right):
-        axes.grid(alpha=0.3)
-    figure.savefig(path, dpi=120)
+    widths = [
+        _line("smallest m", counts, [row["size"] for row in repeated]),
+        _line("m = C(a)", counts, counts, "reference"),
+    ]
+    blocks = []
+    for any_key, name in ((False, "the paper's key"), (True, "any key")):
+        medians = {dim: heads[dim, any_key][SEEDS // 2] for dim in DIMS}
+        positive = [dim for dim in DIMS if medians[dim] > 0]
+        blocks.append(_line(name, positive, [medians[dim] for dim in positive]))
+    blocks.append(_line("d tokens", DIMS, DIMS, "reference"))
+    panels = (
+        Chart(
+            _axis("facts", facts),
+            Axis("parameters", "log"),
+            tuple(lines),
+            title="Smallest size",
+        ),
+        Chart(
+            _axis("facts of one answer, C(a)", counts),
+            Axis("m", "log", limits=(0.8, None)),
+            tuple(widths),
+            title="Theorem 4: smallest width",
+        ),
+        Chart(
+            _axis("d", DIMS),
+            Axis("tokens", "log", limits=(0.8, 1.5 * max(DIMS))),
+            tuple(blocks),
+            title=f"Largest block of {TOKENS:,} tokens",
+        ),
+    )
+    return Plot("scaling", "", panels, columns=3)
 
 
-def _ticks(axes: Any, places: Any) -> None:
-    axes.set_xticks(places, [f"{place:,.0f}" for place in places])
-    axes.set_xticks([], minor=True)
+def _line(
+    name: str,
+    x: Sequence[float],
+    y: Sequence[float],
+    kind: Literal["measured", "reference"] = "measured",
+) -> Line:
+    return Line(name, tuple(map(float, x)), tuple(map(float, y)), kind=kind)
+
+
+def _axis(label: str, positions: Sequence[float]) -> Axis:
+    return Axis(label, "log", tuple((float(x), f"{x:,.0f}") for x in positions))
 
 
 if __name__ == "__main__":
