@@ -93,7 +93,7 @@ def test_rejects_damaged_files(tmp_path, change, message):
 
 def test_does_not_save_nan(tmp_path):
     model = eqx.tree_at(lambda m: m.weights.key, model_of(), replace_fn=lambda k: k * jnp.nan)
-    with pytest.raises(TensorFileError, match=r"'weights\.key' not saved"):
+    with pytest.raises(TensorFileError, match=r"'weights\.key' was not saved: it contains NaN"):
         save_transformer(model, tmp_path / "model.safetensors")
     assert list(tmp_path.iterdir()) == []
 

@@ -3,7 +3,6 @@
 from importlib import import_module
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -23,6 +22,9 @@ from factmem.transformer.constructions.denoiser import strongest_noise
 TABLE = FactTable.random(5, 3, 2, seed=1)
 PROMPTS = PromptDistribution.from_table(TABLE, noise=4, length=7)
 
+jitted_logits = eqx.filter_jit(dense_logits)
+jitted_batch_logits = eqx.filter_jit(eqx.filter_vmap(dense_logits, in_axes=(None, 0)))
+
 
 @pytest.mark.parametrize("convention", [THEORY_CONVENTION, EXPERIMENT_CONVENTION])
 def test_adversarial_recall_matches_the_dense_form(convention):
@@ -38,7 +40,7 @@ def test_adversarial_recall_matches_the_dense_form(convention):
         fact_margins = []
         for token in noise:
             prompt = jnp.asarray([s, vocabulary.first_relation + r, *[token] * 4, vocabulary.eos])
-            logits = np.asarray(dense_logits(model, prompt), float)
+            logits = np.asarray(jitted_logits(model, prompt), float)
             fact_margins.append(logits[target] - np.delete(logits, target).max())
         margins.append(min(fact_margins))
     assert result.facts == 15
@@ -62,7 +64,7 @@ def test_sampled_accuracy_matches_the_dense_form(monkeypatch, batch_size):
         for number in range(6):
             key = jr.fold_in(jr.fold_in(jr.key(4), batch_number), number)
             batch = PROMPTS.sample(jnp.asarray(facts, jnp.int32), form="tokens", key=key)
-            logits = jax.vmap(lambda prompt: dense_logits(model, prompt))(batch.content)
+            logits = jitted_batch_logits(model, batch.content)
             correct += (np.argmax(logits, axis=1) == np.asarray(batch.answers)).tolist()
     assert result.sampled_accuracy == pytest.approx(np.mean(correct))
     assert 0 < result.sampled_accuracy < 1
