@@ -185,11 +185,11 @@ def _plot(shapes: ShapeMap, results: Sequence[Mapping[str, Any]]) -> Plot:
         [
             [
                 *(heads, width, seed),
-                *(4 * heads * shapes.dim * shapes.head_dim, 2 * width * shapes.dim),
-                shapes.parameters(heads, width),
+                *(shape.attention_parameters, shape.mlp_parameters, shape.parameters),
                 run.get("best_accuracy"),
             ]
             for (heads, width, seed), run in zip(shapes.runs, results, strict=True)
+            for shape in (Shape(shapes.dim, heads, shapes.head_dim, width),)
         ],
     )
     missing = int(np.isnan(accuracies).sum())
