@@ -1,4 +1,4 @@
-"""Checkpoints: whole, of one training, and damaged ones refused."""
+"""Checkpoint files."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -11,10 +11,10 @@ from factmem._core.tensor_files import save_tensors
 from factmem.training.checkpoint import Checkpoint, digest
 
 ARRAYS = {"weights": jnp.arange(6.0).reshape(2, 3), "count": jnp.asarray([3], jnp.int32)}
-RECORDS = [{"outcome": None, "checks": [[0, 0.1, 0.5], [10, None, 0.0]]}]
+RECORDS = [{"status": None, "checks": [[0, 0.1, 0.5], [10, None, 0.0]]}]
 
 
-def test_what_was_saved_is_loaded(tmp_path):
+def test_loads_what_was_saved(tmp_path):
     file = Checkpoint(tmp_path / "c", "mine")
     assert not file.exists()
     file.save(ARRAYS, RECORDS)
@@ -27,9 +27,9 @@ def test_what_was_saved_is_loaded(tmp_path):
         assert arrays[name].dtype == array.dtype
 
 
-def test_another_identity_is_refused(tmp_path):
+def test_rejects_another_identity(tmp_path):
     Checkpoint(tmp_path / "c", "mine").save(ARRAYS, RECORDS)
-    with pytest.raises(FactmemError, match="c holds another training"):
+    with pytest.raises(FactmemError, match="c belongs to another training"):
         Checkpoint(tmp_path / "c", "yours").load(ARRAYS)
 
 
@@ -42,19 +42,19 @@ def test_another_identity_is_refused(tmp_path):
     ],
     ids=["missing", "shape", "type"],
 )
-def test_arrays_of_something_else_are_damage(tmp_path, arrays):
+def test_rejects_other_arrays(tmp_path, arrays):
     Checkpoint(tmp_path / "c", "mine").save(arrays, RECORDS)
     with pytest.raises(TensorFileError, match="damaged"):
         Checkpoint(tmp_path / "c", "mine").load(ARRAYS)
 
 
-def test_another_kind_of_file_is_refused(tmp_path):
+def test_rejects_another_kind_of_file(tmp_path):
     save_tensors(tmp_path / "c", "transformer", {}, {})
-    with pytest.raises(TensorFileError, match="not a training"):
+    with pytest.raises(TensorFileError, match="must contain 'training'"):
         Checkpoint(tmp_path / "c", "mine").load(ARRAYS)
 
 
-def test_nothing_that_is_not_finite_is_saved(tmp_path):
+def test_rejects_saving_nan_and_keeps_the_file(tmp_path):
     file = Checkpoint(tmp_path / "c", "mine")
     file.save(ARRAYS, RECORDS)
     with pytest.raises(TensorFileError, match="NaN"):
@@ -66,12 +66,12 @@ numbers = st.lists(st.integers(-3, 3), min_size=1, max_size=4)
 
 
 @given(numbers, numbers)
-def test_digests_differ_with_what_is_digested(one, other):
+def test_digests_are_equal_only_for_equal_arrays(one, other):
     left, right = (np.array(x, np.int32) for x in (one, other))
     assert (digest(left) == digest(right)) == (one == other)
 
 
-def test_digests_see_types_shapes_and_structure():
+def test_digests_depend_on_types_shapes_and_structure():
     array = np.zeros((2, 3), np.float32)
     others = [
         array.view(np.int32),
@@ -85,7 +85,7 @@ def test_digests_see_types_shapes_and_structure():
     assert digest(array, "a") != digest(array, "b")
 
 
-def test_only_a_checkpoint_is_discarded(tmp_path):
+def test_discards_checkpoints_only(tmp_path):
     Checkpoint.discard(tmp_path / "none")
     Checkpoint(tmp_path / "c", "mine").save(ARRAYS, RECORDS)
     Checkpoint.discard(tmp_path / "c")

@@ -1,4 +1,4 @@
-"""The cost of a step, against the products that jax finds in its own program."""
+"""The FLOPs of a step, against those that jax counts."""
 
 import jax
 import jax.random as jr
@@ -12,25 +12,24 @@ from factmem.transformer import Shape, Transformer, cross_entropy
 
 
 @pytest.mark.parametrize("width", [0, 24])
-def test_the_products_of_a_step_are_those_of_its_program(width):
-    asked = PromptDistribution.of(FactTable.random(9, 7, 4), length=8)
+def test_step_flops_match_the_traced_program(width):
+    prompts = PromptDistribution.from_table(FactTable.random(9, 7, 4), length=8)
     shape = Shape(16, 4, 8, width)
-    model = Transformer.draw(jr.key(0), shape, asked.vocabulary)
-    prompts = asked.sample(jr.key(1), 512, form="counts")
+    model = Transformer.draw(shape, prompts.vocabulary, key=jr.key(0))
+    batch = prompts.sample_batch(512, form="counts", key=jr.key(1))
 
     def loss(weights):
         from equinox import tree_at
 
         return cross_entropy(
-            tree_at(lambda m: m.weights, model, weights), prompts.content, prompts.answers
+            tree_at(lambda m: m.weights, model, weights), batch.content, batch.answers
         )
 
-    found = dot_flops(jax.make_jaxpr(jax.grad(loss))(model.weights).jaxpr)
-    counted = step_flops(shape, asked.vocabulary, 512)
-    assert counted == pytest.approx(found, rel=0.2)
+    expected = dot_flops(jax.make_jaxpr(jax.grad(loss))(model.weights).jaxpr)
+    assert step_flops(shape, prompts.vocabulary, 512) == pytest.approx(expected, rel=0.2)
 
 
-def test_attention_alone_has_no_mlp():
-    words = PromptDistribution.of(FactTable.random(9, 7, 4)).vocabulary
-    assert "MLP in" in step_products(Shape(16, 4, 8, 1), words, 32)
-    assert "MLP in" not in step_products(Shape(16, 4, 8, 0), words, 32)
+def test_attention_only_step_has_no_mlp_products():
+    vocabulary = PromptDistribution.from_table(FactTable.random(9, 7, 4)).vocabulary
+    assert "MLP in" in step_products(Shape(16, 4, 8, 1), vocabulary, 32)
+    assert "MLP in" not in step_products(Shape(16, 4, 8, 0), vocabulary, 32)

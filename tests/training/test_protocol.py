@@ -1,4 +1,4 @@
-"""Protocols: the paper's numbers, and what makes none."""
+"""Protocols and their limits."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -11,79 +11,79 @@ from factmem._core.errors import FactmemError
 from factmem.training import BEST, PAPER, QUICK, Protocol
 
 
-def test_the_papers_protocol_is_that_of_figure_4():
+def test_paper_protocol_matches_the_paper():
     assert PAPER.learning_rates == (1e-3, 3e-3, 1e-2)
-    assert (PAPER.steps, PAPER.batch, PAPER.checks, PAPER.prompts) == (2**14, 1024, 128, 1024)
+    assert (PAPER.steps, PAPER.batch, PAPER.checks, PAPER.test_prompts) == (2**14, 1024, 128, 1024)
     assert (PAPER.optimizer, PAPER.schedule, PAPER.criterion) == ("adam", "constant", 0.99)
-    assert (PAPER.momentum, PAPER.memory) == (0.9, 0.999)
+    assert (PAPER.momentum, PAPER.beta2) == (0.9, 0.999)
 
 
-def test_the_best_protocol_draws_no_more_prompts_and_has_the_same_criterion():
-    def prompts(protocol):
+def test_best_protocol_draws_no_more_prompts_than_the_paper():
+    def total_prompts(protocol):
         return len(protocol.learning_rates) * protocol.steps * protocol.batch
 
-    assert prompts(BEST) <= prompts(PAPER)
-    assert (BEST.criterion, BEST.prompts, BEST.checks) == (0.99, 1024, 128)
+    assert total_prompts(BEST) <= total_prompts(PAPER)
+    assert (BEST.criterion, BEST.test_prompts, BEST.checks) == (0.99, 1024, 128)
 
 
 @given(st.integers(1, 10_000), st.data())
-def test_checks_are_evenly_spaced_from_start_to_end(steps, data):
+def test_checks_are_evenly_spaced(steps, data):
     checks = data.draw(st.integers(1, min(steps, 300)))
     protocol = Protocol((0.1,), steps=steps, checks=checks)
-    found = [protocol.steps_at(check) for check in range(checks + 1)]
-    assert (found[0], found[-1]) == (0, steps)
-    between = {later - earlier for earlier, later in pairwise(found)}
-    assert between <= {steps // checks, steps // checks + 1}
-    assert min(between) > 0
+    steps_at = [protocol.steps_at(check) for check in range(checks + 1)]
+    assert (steps_at[0], steps_at[-1]) == (0, steps)
+    differences = {later - earlier for earlier, later in pairwise(steps_at)}
+    assert differences <= {steps // checks, steps // checks + 1}
+    assert min(differences) > 0
 
 
 @pytest.mark.parametrize(
-    ("numbers", "message"),
+    ("options", "message"),
     [
         ({"learning_rates": ()}, "at least one learning rate"),
-        ({"learning_rates": (0.1, 0.0)}, "positive, not 0.0"),
-        ({"learning_rates": (float("nan"),)}, "positive, not nan"),
-        ({"learning_rates": (float("inf"),)}, "positive, not inf"),
-        ({"steps": 0}, "0 steps cannot be checked 128 times"),
-        ({"steps": 100}, "100 steps cannot be checked 128 times"),
-        ({"steps": 2**30 + 1}, "at most 1073741824 steps"),
-        ({"batch": 0}, "at least one prompt"),
-        ({"prompts": 0}, "at least one prompt"),
-        ({"momentum": 1.0}, "less than 1"),
-        ({"memory": -0.1}, "at least 0"),
-        ({"criterion": 1.0}, "between 0 and 1"),
-        ({"hopeless": ((0.0, 0.5),)}, "hopeless are shares"),
-        ({"hopeless": ((0.5, 1.0),)}, "hopeless are shares"),
-        ({"hopeless": ((0.5, 0.5), (1.0, 0.5))}, "hopeless are shares"),
+        ({"learning_rates": (0.1, 0.0)}, "positive and finite, got 0.0"),
+        ({"learning_rates": (float("nan"),)}, "positive and finite, got nan"),
+        ({"learning_rates": (float("inf"),)}, "positive and finite, got inf"),
+        ({"steps": 0}, "got 128 checks and 0 steps"),
+        ({"steps": 100}, "got 128 checks and 100 steps"),
+        ({"steps": 2**30 + 1}, "steps must be at most 1073741824, got 1073741825"),
+        ({"batch": 0}, "batch must be at least 1, got 0"),
+        ({"test_prompts": 0}, "test_prompts must be at least 1, got 0"),
+        ({"momentum": 1.0}, "momentum must be at least 0 and less than 1, got 1.0"),
+        ({"beta2": -0.1}, "beta2 must be at least 0 and less than 1, got -0.1"),
+        ({"criterion": 1.0}, "criterion must be between 0 and 1, got 1.0"),
+        ({"hopeless": ((0.0, 0.5),)}, "hopeless must hold pairs"),
+        ({"hopeless": ((0.5, 1.0),)}, "hopeless must hold pairs"),
+        ({"hopeless": ((0.5, 0.5), (1.0, 0.5))}, "hopeless must hold pairs"),
     ],
 )
-def test_what_makes_no_protocol(numbers, message):
+def test_rejects_invalid_protocols(options, message):
     with pytest.raises(FactmemError, match=message):
-        Protocol(**({"learning_rates": (0.1,)} | numbers))
+        Protocol(**({"learning_rates": (0.1,)} | options))
 
 
-def test_the_best_protocol_is_the_one_that_was_measured():
-    """Its figures in docs/training.md hold for these numbers and no others."""
+def test_best_protocol_is_the_measured_one():
+    """The measurements in docs/training.md hold for these numbers only."""
     numbers = (0.05,), 2**15, 1024, True, "muon", "cosine", 0.95, 0.99, 128, 1024, 0.99
     assert Protocol(*numbers) == BEST
 
 
-def test_the_quick_protocol_is_the_best_one_on_a_sixteenth_of_its_prompts():
+def test_quick_protocol_is_the_best_one_with_a_sixteenth_of_its_prompts():
     assert replace(QUICK, steps=BEST.steps, batch=BEST.batch, hopeless=()) == BEST
     assert 16 * QUICK.steps * QUICK.batch == BEST.steps * BEST.batch
 
 
-def test_a_recipe_has_what_is_compiled():
-    protocol = Protocol((0.1,), batch=7, evenly=True, optimizer="muon", schedule="cosine")
-    assert protocol.recipe == ("muon", "cosine", 7, True)
+def test_step_config_holds_the_static_settings():
+    protocol = Protocol((0.1,), batch=7, stratified=True, optimizer="muon", schedule="cosine")
+    assert protocol.step_config == ("muon", "cosine", 7, True)
 
 
-def test_the_protocols_themselves_end_nothing_early():
+def test_paper_and_best_end_no_run_early():
     assert PAPER.hopeless == BEST.hopeless == ()
     assert not PAPER.is_hopeless(2**14, 0.0)
 
 
-def test_what_is_hopeless():
+def test_is_hopeless():
     protocol = Protocol((0.1,), steps=200, checks=100, hopeless=((0.25, 0.5), (0.5, 0.9)))
     assert not protocol.is_hopeless(49, 0.0)
     assert protocol.is_hopeless(50, 0.49)

@@ -9,7 +9,7 @@ import optax
 import pytest
 
 from factmem.facts import FactTable, PromptDistribution
-from factmem.training.optimizers import Hyperparameters
+from factmem.training.hyperparameters import Hyperparameters
 from factmem.training.protocol import StepConfig
 from factmem.training.stack import advance, evaluate, init_stack
 from factmem.transformer import Shape, Transformer, accuracy, cross_entropy

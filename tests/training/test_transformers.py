@@ -1,4 +1,4 @@
-"""Training from start to end: checks, outcomes, contests, interruptions."""
+"""Training of transformers: checks, statuses, groups, interruptions."""
 
 from dataclasses import replace
 
@@ -8,8 +8,6 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from factmem._core.errors import FactmemError, TensorFileError
 from factmem._core.tensor_files import load_tensors, save_tensors
@@ -17,48 +15,51 @@ from factmem.facts import FactTable, PromptDistribution
 from factmem.training import (
     Check,
     Protocol,
-    Run,
-    TrainedTransformer,
-    TrainingOutcome,
+    TrainingResult,
+    TrainingRun,
+    TrainingStatus,
     best_run,
     runs_for_learning_rates,
+    train,
     train_transformers,
     transformers,
 )
-from factmem.training.optimizers import Settings
-from factmem.training.protocol import Recipe
-from factmem.training.stack import advance, begin, measure
+from factmem.training.hyperparameters import Hyperparameters
+from factmem.training.protocol import StepConfig
+from factmem.training.stack import advance, evaluate, init_stack
 from factmem.transformer import Shape, Transformer
 
 SHAPE = Shape(12, 3, 4, 10)
-ASKED = PromptDistribution.of(FactTable.random(6, 5, 3, seed=0), length=8)
+PROMPTS = PromptDistribution.from_table(FactTable.random(6, 5, 3, seed=0), length=8)
 # Three rates throughout, so that few programs are compiled: too small, right, much too large.
-PROTOCOL = Protocol((1e-6, 2e-2, 1e30), steps=120, checks=12, batch=64, prompts=256, criterion=0.8)
+PROTOCOL = Protocol(
+    (1e-6, 2e-2, 1e30), steps=120, checks=12, batch=64, test_prompts=256, criterion=0.8
+)
 KEY = jr.key(11)
 
 
-def start(seed=0, asked=ASKED, shape=SHAPE):
-    return Transformer.draw(jr.key(seed), shape, asked.vocabulary)
+def make_start(seed=0, shape=SHAPE):
+    return Transformer.draw(shape, PROMPTS.vocabulary, key=jr.key(seed))
 
 
-START = start()
+START = make_start()
 
 
-def train(protocol=PROTOCOL, runs=None, key=KEY, **options):
-    runs = runs_for_learning_rates(START, ASKED, protocol) if runs is None else runs
-    return train_transformers(runs, protocol, key, **options)
+def train_runs(protocol=PROTOCOL, runs=None, key=KEY, **options):
+    runs = runs_for_learning_rates(START, PROMPTS, protocol) if runs is None else runs
+    return train_transformers(runs, protocol, key=key, **options)
 
 
-def contests(protocol=PROTOCOL):
-    """The same runs, without a contest between them."""
+def separate_runs(protocol=PROTOCOL):
+    """One run for each learning rate, in different groups."""
     rates = enumerate(protocol.learning_rates)
-    return [Run(START, ASKED, rate, contest) for contest, rate in rates]
+    return [TrainingRun(START, PROMPTS, rate, group) for group, rate in rates]
 
 
 def assert_same(first, second):
     for one, other in zip(first, second, strict=True):
-        # As text, in which NaN is NaN.
-        assert repr((one.checks, one.outcome)) == repr((other.checks, other.outcome))
+        # As text, in which NaN equals NaN.
+        assert repr((one.checks, one.status)) == repr((other.checks, other.status))
         for left, right in zip(
             jax.tree.leaves(one.model), jax.tree.leaves(other.model), strict=True
         ):
@@ -66,105 +67,114 @@ def assert_same(first, second):
 
 
 @pytest.fixture(scope="module")
-def undisturbed():
-    return train(runs=contests())
+def separate_results():
+    return train_runs(runs=separate_runs())
 
 
-def test_every_run_ends_in_its_own_way(undisturbed):
-    slow, good, wild = undisturbed
-    assert slow.outcome is TrainingOutcome.STEPS
+def test_runs_end_with_their_own_status(separate_results):
+    slow, good, diverging = separate_results
+    assert slow.status is TrainingStatus.STEP_LIMIT
     assert slow.steps == 120
-    assert good.outcome is TrainingOutcome.REACHED
-    assert wild.outcome is TrainingOutcome.DIVERGED
-    assert wild.steps == 10
-    assert [run.learning_rate for run in undisturbed] == [1e-6, 2e-2, 1e30]
+    assert good.status is TrainingStatus.CRITERION_REACHED
+    assert diverging.status is TrainingStatus.DIVERGED
+    assert diverging.steps == 10
+    assert [run.learning_rate for run in separate_results] == [1e-6, 2e-2, 1e30]
 
 
-def test_checks_come_before_the_start_and_then_evenly(undisturbed):
-    slow, good, wild = undisturbed
+def test_checks_are_evenly_spaced_and_begin_before_the_first_step(separate_results):
+    slow, good, diverging = separate_results
     assert [check.steps for check in slow.checks] == list(range(0, 121, 10))
-    assert [check.steps for check in wild.checks] == [0, 10]
-    assert slow.checks[0] == good.checks[0] == wild.checks[0]
+    assert [check.steps for check in diverging.checks] == [0, 10]
+    assert slow.checks[0] == good.checks[0] == diverging.checks[0]
 
 
-def test_a_run_ends_at_the_first_check_above_the_criterion(undisturbed):
-    *before, last = [check.accuracy for check in undisturbed[1].checks]
+def test_run_ends_at_first_check_above_criterion(separate_results):
+    *before, last = [check.accuracy for check in separate_results[1].checks]
     assert last > 0.8 >= max(before)
-    assert undisturbed[1].best_accuracy == last
+    assert separate_results[1].best_accuracy == last
 
 
-def test_the_best_accuracy_is_the_largest_at_any_check(undisturbed):
-    found = [check.accuracy for check in undisturbed[0].checks]
-    assert undisturbed[0].best_accuracy == max(found)
+def test_best_accuracy_is_the_maximum_over_checks(separate_results):
+    accuracies = [check.accuracy for check in separate_results[0].checks]
+    assert separate_results[0].best_accuracy == max(accuracies)
 
 
-def test_the_model_is_that_of_the_last_check(undisturbed):
-    """Measured again on the fixed prompts, which a second key gives."""
+def test_model_has_the_accuracy_of_the_last_check(separate_results):
+    """On the test prompts, which are drawn with the second key."""
     _, test_key = jr.split(KEY)
-    prompts = ASKED.sample(test_key, 256, form="counts")
-    for run in undisturbed[:2]:
+    prompts = PROMPTS.sample_batch(256, form="counts", key=test_key)
+    for run in separate_results[:2]:
         logits = eqx.filter_jit(Transformer.logits)(run.model, prompts.content)
-        right = np.argmax(logits, axis=1) == np.asarray(prompts.answers)
-        assert right.mean() == pytest.approx(run.checks[-1].accuracy)
+        correct = np.argmax(logits, axis=1) == np.asarray(prompts.answers)
+        assert correct.mean() == pytest.approx(run.checks[-1].accuracy)
 
 
-def test_a_run_that_diverged_is_given_as_it_was_last_seen_well(undisturbed):
-    wild = undisturbed[2]
-    assert np.isnan(wild.checks[-1].loss) or wild.checks[-1].accuracy < 0.8
-    for found, begun in zip(jax.tree.leaves(wild.model), jax.tree.leaves(START), strict=True):
-        np.testing.assert_array_equal(found, begun)
+def test_diverged_run_returns_its_last_finite_model(separate_results):
+    diverged = separate_results[2]
+    assert np.isnan(diverged.checks[-1].loss) or diverged.checks[-1].accuracy < 0.8
+    for trained, initial in zip(
+        jax.tree.leaves(diverged.model), jax.tree.leaves(START), strict=True
+    ):
+        np.testing.assert_array_equal(trained, initial)
 
 
-def test_neighbors_do_not_feel_a_run_that_diverges(undisturbed):
-    calm = train(runs=[*contests()[:2], Run(START, ASKED, 1e-3, 2)])
-    assert_same(undisturbed[:2], calm[:2])
+def test_diverging_run_does_not_affect_others(separate_results):
+    results = train_runs(runs=[*separate_runs()[:2], TrainingRun(START, PROMPTS, 1e-3, 2)])
+    assert_same(separate_results[:2], results[:2])
 
 
-def test_the_first_to_reach_the_criterion_ends_its_contest(undisturbed):
-    slow, good, wild = train()
-    assert slow.outcome is TrainingOutcome.OVERTAKEN
-    assert slow.steps == good.steps == undisturbed[1].steps
-    assert wild.outcome is TrainingOutcome.DIVERGED
-    assert good.checks == undisturbed[1].checks
-    mixed = train(runs=[replace(run, contest=number // 2) for number, run in enumerate(contests())])
-    assert mixed[0].outcome is TrainingOutcome.OVERTAKEN
+def test_first_success_ends_the_other_runs_of_its_group(separate_results):
+    slow, good, diverging = train_runs()
+    assert slow.status is TrainingStatus.OVERTAKEN
+    assert slow.steps == good.steps == separate_results[1].steps
+    assert diverging.status is TrainingStatus.DIVERGED
+    assert good.checks == separate_results[1].checks
+    mixed = train_runs(
+        runs=[replace(run, group=number // 2) for number, run in enumerate(separate_runs())]
+    )
+    assert mixed[0].status is TrainingStatus.OVERTAKEN
 
 
-def test_tables_of_one_size_are_trained_together(undisturbed):
-    other = PromptDistribution.of(FactTable.random(6, 5, 3, seed=1), length=8)
-    runs = [Run(START, asked, 2e-2, contest) for contest, asked in enumerate((ASKED, other, ASKED))]
-    found = train(runs=runs)
-    assert_same([found[0]], [undisturbed[1]])
-    assert_same([found[2]], [undisturbed[1]])
-    assert found[1].checks[0].accuracy != found[0].checks[0].accuracy
-    assert found[1].outcome is TrainingOutcome.REACHED
+def test_runs_may_have_different_tables_of_one_size(separate_results):
+    other = PromptDistribution.from_table(FactTable.random(6, 5, 3, seed=1), length=8)
+    runs = [
+        TrainingRun(START, prompts, 2e-2, group)
+        for group, prompts in enumerate((PROMPTS, other, PROMPTS))
+    ]
+    results = train_runs(runs=runs)
+    assert_same([results[0]], [separate_results[1]])
+    assert_same([results[2]], [separate_results[1]])
+    assert results[1].checks[0].accuracy != results[0].checks[0].accuracy
+    assert results[1].status is TrainingStatus.CRITERION_REACHED
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "muon"])
-def test_training_is_the_protocols_steps_in_their_order(optimizer):
-    """Bit for bit what one piece of all steps gives, with the numbers written out."""
+def test_training_does_the_steps_of_the_protocol(optimizer):
+    """Bitwise equal to one call with all steps and explicit hyperparameters."""
     protocol = Protocol(
         (1e-2, 3e-3),
         steps=30,
         checks=4,
         batch=48,
-        evenly=True,
+        stratified=True,
         optimizer=optimizer,
         schedule="cosine",
         momentum=0.8,
-        memory=0.7,
+        beta2=0.7,
     )
-    found = train(protocol)
-    settings = Settings(
+    results = train_runs(protocol)
+    hyperparameters = Hyperparameters(
         *(jnp.asarray(pair) for pair in ([1e-2, 3e-3], [0.8] * 2, [0.7] * 2, [30.0] * 2))
     )
-    recipe = Recipe(optimizer, "cosine", 48, True)
+    config = StepConfig(optimizer, "cosine", 48, True)
     models = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), START)
-    stack = begin(models, settings, jnp.stack([ASKED.fact_answers] * 2), recipe)
+    stack = init_stack(models, hyperparameters, jnp.stack([PROMPTS.fact_answers] * 2), config)
     batch_key, _ = jr.split(KEY)
-    zero, all_steps = jnp.asarray(0, jnp.int32), jnp.asarray(30, jnp.int32)
-    stack = advance(stack, ASKED, batch_key, zero, all_steps, jnp.ones(2, bool), recipe)
-    for run, trained in enumerate(found):
+    steps = jnp.asarray(0, jnp.int32), jnp.asarray(30, jnp.int32)
+    stack = advance(
+        stack, PROMPTS, *steps, jnp.ones(2, bool), config, vectorize=False, key=batch_key
+    )
+    for run, trained in enumerate(results):
         assert [check.steps for check in trained.checks] == [0, 7, 15, 22, 30]
         for left, right in zip(
             jax.tree.leaves(trained.model), jax.tree.leaves(stack.models), strict=True
@@ -172,26 +182,29 @@ def test_training_is_the_protocols_steps_in_their_order(optimizer):
             np.testing.assert_array_equal(left, right[run])
 
 
-def shown(monkeypatch, *accuracies, finite=True):
-    """Lets the checks of three runs show these accuracies, one after the other."""
-    looks = iter(accuracies)
+def patch_accuracies(monkeypatch, *accuracies, finite=True):
+    """Make the checks of three runs return the given accuracies."""
+    remaining = iter(accuracies)
 
-    def measure(stack, prompts):
-        share = next(looks)
-        return [np.array(part) for part in ([0.5] * 3, share, [finite] * 3)]
+    def evaluate(stack, prompts):
+        return [np.array(part) for part in ([0.5] * 3, next(remaining), [finite] * 3)]
 
-    monkeypatch.setattr(transformers, "measure", measure)
-
-
-def test_success_is_above_the_criterion_and_not_at_it(monkeypatch):
-    shown(monkeypatch, [0.1, 0.1, 0.1], [0.8, 0.8001, 0.1], *[[0.8, 0.1, 0.1]] * 11)
-    outcomes = [run.outcome for run in train(runs=contests())]
-    expected = (TrainingOutcome.STEPS, TrainingOutcome.REACHED, TrainingOutcome.STEPS)
-    assert outcomes == list(expected)
+    monkeypatch.setattr(transformers, "evaluate", evaluate)
 
 
-def muted(model, answer):
-    """The same with one answer in the middle of all others, where nothing decodes to it."""
+def test_accuracy_at_the_criterion_is_not_success(monkeypatch):
+    patch_accuracies(monkeypatch, [0.1, 0.1, 0.1], [0.8, 0.8001, 0.1], *[[0.8, 0.1, 0.1]] * 11)
+    statuses = [run.status for run in train_runs(runs=separate_runs())]
+    expected = (
+        TrainingStatus.STEP_LIMIT,
+        TrainingStatus.CRITERION_REACHED,
+        TrainingStatus.STEP_LIMIT,
+    )
+    assert statuses == list(expected)
+
+
+def make_undecodable(model, answer):
+    """Move an answer's embedding to the mean of the others, where no output decodes to it."""
     answers = model.embeddings.answers
     middle = jnp.mean(jnp.delete(answers, answer, axis=0), axis=0)
     return eqx.tree_at(
@@ -199,110 +212,140 @@ def muted(model, answer):
     )
 
 
-def test_what_embeddings_do_not_allow_is_hopeless_before_the_first_step():
+def test_undecodable_answers_are_hopeless_before_the_first_step():
     protocol = replace(PROTOCOL, criterion=0.95, hopeless=((0.5, 1e-9),))
-    asked_often = int(np.bincount(ASKED.fact_answers).argmax())
-    mute = muted(START, asked_often)
-    runs = [Run(START, ASKED, 2e-2), Run(mute, ASKED, 2e-2), Run(START, ASKED, 1e-6)]
-    free, limited, slow = train(protocol, runs)
-    assert (limited.outcome, limited.steps) == (TrainingOutcome.HOPELESS, 0)
+    frequent = int(np.bincount(PROMPTS.fact_answers).argmax())
+    limited_start = make_undecodable(START, frequent)
+    runs = [
+        TrainingRun(START, PROMPTS, 2e-2),
+        TrainingRun(limited_start, PROMPTS, 2e-2),
+        TrainingRun(START, PROMPTS, 1e-6),
+    ]
+    free, limited, slow = train_runs(protocol, runs)
+    assert (limited.status, limited.steps) == (TrainingStatus.HOPELESS, 0)
     assert len(limited.checks) == 1
-    assert free.outcome is not TrainingOutcome.HOPELESS
-    assert slow.outcome is TrainingOutcome.STEPS
-    # As many prompts may be right as have another answer, whatever is trained: not one more.
-    (share,) = transformers._allowed([runs[1]], jnp.arange(ASKED.facts), protocol)
-    assert share == pytest.approx(np.mean(np.asarray(ASKED.fact_answers) != asked_often))
-    below = replace(protocol, criterion=share - 0.15)  # prompts are drawn
-    _, patient, _ = train(replace(below, hopeless=()), runs)
-    _, allowed, _ = train(below, runs)
-    assert (allowed.checks, allowed.outcome) == (patient.checks, patient.outcome)
+    assert free.status is not TrainingStatus.HOPELESS
+    assert slow.status is TrainingStatus.STEP_LIMIT
+    # Exactly the prompts with another answer can be correct.
+    (max_accuracy,) = transformers._max_accuracies([runs[1]], jnp.arange(PROMPTS.facts), protocol)
+    assert max_accuracy == pytest.approx(np.mean(np.asarray(PROMPTS.fact_answers) != frequent))
+    below = replace(protocol, criterion=max_accuracy - 0.15)  # test prompts are a sample
+    _, patient, _ = train_runs(replace(below, hopeless=()), runs)
+    _, allowed, _ = train_runs(below, runs)
+    assert (allowed.checks, allowed.status) == (patient.checks, patient.status)
     assert allowed.steps > 0
 
 
-def test_a_protocol_without_an_end_for_the_hopeless_asks_nothing_of_embeddings(monkeypatch):
+def test_max_accuracy_is_computed_only_if_hopeless_runs_end(monkeypatch):
     monkeypatch.setattr(transformers, "decodable", lambda values: np.zeros(len(values), bool))
-    assert transformers._allowed(contests(), jnp.arange(3), PROTOCOL) == [1.0] * 3
+    assert transformers._max_accuracies(separate_runs(), jnp.arange(3), PROTOCOL) == [1.0] * 3
     hopeless = replace(PROTOCOL, hopeless=((0.5, 0.5),))
-    assert transformers._allowed(contests(), jnp.arange(3), hopeless) == [0.0] * 3
+    assert transformers._max_accuracies(separate_runs(), jnp.arange(3), hopeless) == [0.0] * 3
 
 
-def test_what_is_told_is_the_best_run_at_the_last_check(monkeypatch):
-    told = []
-    shown(monkeypatch, [0.1, 0.3, 0.2], [0.5, 0.4, 0.7], [0.9, 0.9, 0.9])
-    train(
+def test_report_shows_the_best_run_at_the_last_check(monkeypatch):
+    reports = []
+    patch_accuracies(monkeypatch, [0.1, 0.3, 0.2], [0.5, 0.4, 0.7], [0.9, 0.9, 0.9])
+    train_runs(
         replace(PROTOCOL, steps=2, checks=2),
-        report=lambda steps, **figures: told.append((steps, figures["accuracy"])),
+        report=lambda steps, **metrics: reports.append((steps, metrics["accuracy"])),
     )
-    assert told == [(0, 0.3), (1, 0.3), (1, 0.7), (2, 0.7), (2, 0.9)]
+    assert reports == [(0, 0.3), (1, 0.3), (1, 0.7), (2, 0.7), (2, 0.9)]
 
 
 def test_all_runs_may_diverge(monkeypatch):
-    shown(monkeypatch, [0.95, 0.1, 0.1], finite=False)
-    found = train()
-    assert {run.outcome for run in found} == {TrainingOutcome.DIVERGED}
-    assert not best_run(found).success
+    patch_accuracies(monkeypatch, [0.95, 0.1, 0.1], finite=False)
+    results = train_runs()
+    assert {run.status for run in results} == {TrainingStatus.DIVERGED}
+    assert not best_run(results).success
 
 
-def test_an_optimizer_that_overflows_is_divergence(tmp_path):
-    """Squares of gradients are infinite long before weights are."""
-    runs = [Run(START, ASKED, rate, n) for n, rate in enumerate((1e9, 2e-2, 1e-6))]
-    found = train(runs=runs, checkpoint=tmp_path / "training")
-    assert found[0].outcome is TrainingOutcome.DIVERGED
-    assert found[1].outcome is TrainingOutcome.REACHED
+def test_overflow_in_the_optimizer_state_is_divergence(tmp_path):
+    """Squares of gradients overflow long before weights do."""
+    runs = [TrainingRun(START, PROMPTS, rate, n) for n, rate in enumerate((1e9, 2e-2, 1e-6))]
+    results = train_runs(runs=runs, checkpoint=tmp_path / "training")
+    assert results[0].status is TrainingStatus.DIVERGED
+    assert results[1].status is TrainingStatus.CRITERION_REACHED
 
 
-@pytest.mark.parametrize(("backend", "together"), [("cpu", False), ("gpu", True)])
-def test_runs_go_together_on_an_accelerator(monkeypatch, backend, together):
-    seen = []
+@pytest.mark.parametrize(("backend", "vectorize"), [("cpu", False), ("gpu", True)])
+def test_runs_are_vectorized_on_accelerators_only(monkeypatch, backend, vectorize):
+    calls = []
 
     def advance(stack, *_, **options):
-        seen.append(options["together"])
+        calls.append(options["vectorize"])
         return stack
 
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
     monkeypatch.setattr(transformers, "advance", advance)
-    train(replace(PROTOCOL, steps=1, checks=1, criterion=0.999))
-    assert seen == [together]
+    train_runs(replace(PROTOCOL, steps=1, checks=1, criterion=0.999))
+    assert calls == [vectorize]
 
 
-def test_runs_without_a_contest_do_not_compete(undisturbed):
-    alone = train(runs=[replace(run, contest=None) for run in contests()])
-    assert_same(alone, undisturbed)
+def test_runs_without_group_do_not_compete(separate_results):
+    alone = train_runs(runs=[replace(run, group=None) for run in separate_runs()])
+    assert_same(alone, separate_results)
     both = [
-        *runs_for_learning_rates(START, ASKED, PROTOCOL)[:2],
-        *runs_for_learning_rates(start(1), ASKED, PROTOCOL)[:1],
+        *runs_for_learning_rates(START, PROMPTS, PROTOCOL)[:2],
+        *runs_for_learning_rates(make_start(1), PROMPTS, PROTOCOL)[:1],
     ]
-    assert [run.outcome.name for run in train(runs=both)] == ["OVERTAKEN", "REACHED", "STEPS"]
+    assert [run.status for run in train_runs(runs=both)] == [
+        TrainingStatus.OVERTAKEN,
+        TrainingStatus.CRITERION_REACHED,
+        TrainingStatus.STEP_LIMIT,
+    ]
 
 
-def test_prompts_come_from_the_key(undisturbed):
-    assert train(runs=contests(), key=jr.key(12))[1].checks != undisturbed[1].checks
+def test_prompts_depend_on_the_key(separate_results):
+    assert train_runs(runs=separate_runs(), key=jr.key(12))[1].checks != separate_results[1].checks
 
 
-def test_progress_is_reported(undisturbed):
-    told = []
-    train(runs=contests(), report=lambda steps, **figures: told.append((steps, figures)))
-    steps = [number for number, _ in told]
+def test_reports_progress(separate_results):
+    reports = []
+    train_runs(
+        runs=separate_runs(), report=lambda steps, **metrics: reports.append((steps, metrics))
+    )
+    steps = [number for number, _ in reports]
     assert steps == sorted(steps)
     assert steps[-1] == 120
-    # Of the last check before: the best run's.
     assert steps[0] == 0
-    assert told[0][1] == {
-        "loss": undisturbed[0].checks[0].loss,
-        "accuracy": undisturbed[0].checks[0].accuracy,
+    # The best run at the last check.
+    assert reports[0][1] == {
+        "loss": separate_results[0].checks[0].loss,
+        "accuracy": separate_results[0].checks[0].accuracy,
     }
 
 
-def test_the_best_run_succeeded_or_has_the_highest_accuracy_then_the_fewest_steps():
-    def run(rate, *accuracies, outcome=TrainingOutcome.STEPS):
-        checks = tuple(Check(10 * n, 1.0, share) for n, share in enumerate(accuracies))
-        return TrainedTransformer(START, rate, outcome, checks)
+def test_best_run_ranks_success_then_accuracy_then_steps():
+    def run(rate, *accuracies, status=TrainingStatus.STEP_LIMIT):
+        checks = tuple(Check(10 * n, 1.0, accuracy) for n, accuracy in enumerate(accuracies))
+        return TrainingResult(model=START, status=status, learning_rate=rate, checks=checks)
 
     runs = [run(1.0, 0.1, 0.6, 0.2), run(2.0, 0.1, 0.6), run(3.0, 0.5)]
     assert best_run(runs).learning_rate == 2.0
     assert best_run(runs[:1] + runs[2:]).learning_rate == 1.0
-    winner = run(4.0, 0.2, outcome=TrainingOutcome.REACHED)
+    winner = run(4.0, 0.2, status=TrainingStatus.CRITERION_REACHED)
     assert best_run([*runs, winner]) is winner
+
+
+def test_train_returns_the_best_run_from_a_random_start(tmp_path):
+    start_key, prompt_key = jr.split(KEY)
+    start = Transformer.draw(SHAPE, PROMPTS.vocabulary, key=start_key)
+    runs = runs_for_learning_rates(start, PROMPTS, PROTOCOL)
+    expected = best_run(train_runs(runs=runs, key=prompt_key))
+    reports, path = [], tmp_path / "training"
+    options = {"key": KEY, "report": lambda steps, **_: reports.append(steps), "checkpoint": path}
+    for _ in ("trained", "loaded from the checkpoint"):
+        result = train(PROMPTS, SHAPE, PROTOCOL, **options)
+        assert_same([result], [expected])
+        assert result.learning_rate == expected.learning_rate == 2e-2
+    assert reports[-1] == result.steps
+    assert result.metrics == {
+        "learning_rate": 2e-2,
+        "steps": result.steps,
+        "best_accuracy": result.best_accuracy,
+        "success": True,
+    }
 
 
 # ---- interruptions -------------------------------------------------------------------------------
@@ -321,34 +364,36 @@ def interrupted_at(steps):
 
 
 @pytest.mark.parametrize("steps", [1, 35, 110])
-def test_an_interrupted_training_goes_on_as_if_nothing_had_happened(tmp_path, undisturbed, steps):
+def test_resumed_training_gives_the_same_results(tmp_path, separate_results, steps):
     path = tmp_path / "training"
     with pytest.raises(Stop):
-        train(runs=contests(), checkpoint=path, report=interrupted_at(steps))
-    told = []
-    found = train(runs=contests(), checkpoint=path, report=lambda steps, **_: told.append(steps))
-    assert_same(found, undisturbed)
-    assert told[0] > (steps - 1) // 10 * 10  # what was done before a check is not done again
+        train_runs(runs=separate_runs(), checkpoint=path, report=interrupted_at(steps))
+    reports = []
+    results = train_runs(
+        runs=separate_runs(), checkpoint=path, report=lambda steps, **_: reports.append(steps)
+    )
+    assert_same(results, separate_results)
+    assert reports[0] > (steps - 1) // 10 * 10  # steps before a check are not repeated
 
 
-def test_a_finished_training_is_read_and_not_repeated(tmp_path, undisturbed, monkeypatch):
+def test_finished_training_is_loaded_from_its_checkpoint(tmp_path, separate_results, monkeypatch):
     path = tmp_path / "training"
-    train(runs=contests(), checkpoint=path)
+    train_runs(runs=separate_runs(), checkpoint=path)
     monkeypatch.setattr(transformers, "advance", None)
-    monkeypatch.setattr(transformers, "measure", None)
+    monkeypatch.setattr(transformers, "evaluate", None)
     monkeypatch.setattr(transformers.Checkpoint, "save", None)
-    assert_same(train(runs=contests(), checkpoint=path), undisturbed)
+    assert_same(train_runs(runs=separate_runs(), checkpoint=path), separate_results)
 
 
-def test_checkpoints_are_written_on_the_way(tmp_path, monkeypatch):
+def test_writes_checkpoints_during_training(tmp_path, monkeypatch):
     monkeypatch.setattr(transformers, "_SECONDS_BETWEEN_CHECKPOINTS", 0.0)
-    path, seen = tmp_path / "training", set()
+    path, versions = tmp_path / "training", set()
 
     def report(steps, **_):
-        seen.add(path.read_bytes() if path.exists() else None)
+        versions.add(path.read_bytes() if path.exists() else None)
 
-    train(runs=contests(), checkpoint=path, report=report)
-    assert len(seen) >= 12
+    train_runs(runs=separate_runs(), checkpoint=path, report=report)
+    assert len(versions) >= 12
 
 
 @pytest.mark.parametrize(
@@ -357,172 +402,162 @@ def test_checkpoints_are_written_on_the_way(tmp_path, monkeypatch):
         {"key": jr.key(12)},
         {"protocol": replace(PROTOCOL, criterion=0.7)},
         {"protocol": replace(PROTOCOL, learning_rates=(1e-6, 2e-2, 3.0))},
-        {"runs": [replace(run, contest=0) for run in contests()]},
-        {"runs": [replace(run, start=start(1)) for run in contests()]},
+        {"runs": [replace(run, group=0) for run in separate_runs()]},
+        {"runs": [replace(run, start=make_start(1)) for run in separate_runs()]},
         {
             "runs": [
                 replace(
-                    run, asked=PromptDistribution.of(FactTable.random(6, 5, 3, seed=1), length=8)
+                    run,
+                    prompts=PromptDistribution.from_table(
+                        FactTable.random(6, 5, 3, seed=1), length=8
+                    ),
                 )
-                for run in contests()
+                for run in separate_runs()
             ]
         },
     ],
-    ids=["key", "criterion", "rates", "contests", "start", "table"],
+    ids=["key", "criterion", "rates", "groups", "start", "table"],
 )
-def test_a_checkpoint_of_another_training_is_refused(tmp_path, other):
+def test_rejects_checkpoint_of_another_training(tmp_path, other):
     path = tmp_path / "training"
     with pytest.raises(Stop):
-        train(runs=contests(), checkpoint=path, report=interrupted_at(1))
+        train_runs(runs=separate_runs(), checkpoint=path, report=interrupted_at(1))
     before = path.read_bytes()
-    given = {"runs": contests(other.get("protocol", PROTOCOL))} | other
-    with pytest.raises(FactmemError, match="holds another training"):
-        train(checkpoint=path, **given)
+    options = {"runs": separate_runs(other.get("protocol", PROTOCOL))} | other
+    with pytest.raises(FactmemError, match="belongs to another training"):
+        train_runs(checkpoint=path, **options)
     assert path.read_bytes() == before
 
 
-def test_a_damaged_checkpoint_is_refused_and_kept(tmp_path):
+def test_rejects_damaged_checkpoint_and_keeps_the_file(tmp_path):
     path = tmp_path / "training"
     path.write_bytes(b"no checkpoint")
-    with pytest.raises(TensorFileError, match="not a whole safetensors file"):
-        train(checkpoint=path)
+    with pytest.raises(TensorFileError, match="not a complete safetensors file"):
+        train_runs(checkpoint=path)
     assert path.read_bytes() == b"no checkpoint"
 
 
 @pytest.mark.parametrize(
     "records",
-    [None, [], [{"outcome": None}] * 3, [{"outcome": "WON", "checks": [[0, 1.0, 0.5]]}] * 3]
-    + [[{"outcome": None, "checks": checks}] * 3 for checks in ([], [[0]], [["x", 1, 1]], 5)],
+    [None, [], [{"status": None}] * 3, [{"status": "WON", "checks": [[0, 1.0, 0.5]]}] * 3]
+    + [[{"status": None, "checks": checks}] * 3 for checks in ([], [[0]], [["x", 1, 1]], 5)],
     ids=str,
 )
-def test_records_that_are_none_are_refused(tmp_path, records):
+def test_rejects_invalid_records(tmp_path, records):
     path = tmp_path / "training"
     with pytest.raises(Stop):
-        train(runs=contests(), checkpoint=path, report=interrupted_at(1))
+        train_runs(runs=separate_runs(), checkpoint=path, report=interrupted_at(1))
     config, tensors = load_tensors(path, "training")
     save_tensors(path, "training", config | {"records": records}, tensors)
     with pytest.raises(TensorFileError, match="damaged"):
-        train(runs=contests(), checkpoint=path)
+        train_runs(runs=separate_runs(), checkpoint=path)
 
 
-@pytest.mark.parametrize("steps", ["too many", "elsewhere", "fewer than the others'"])
-def test_checks_that_no_protocol_makes_are_refused(tmp_path, steps):
+@pytest.mark.parametrize("defect", ["extra", "wrong steps", "missing"])
+def test_rejects_checks_that_do_not_fit_the_protocol(tmp_path, defect):
     path = tmp_path / "training"
     with pytest.raises(Stop):
-        train(runs=contests(), checkpoint=path, report=interrupted_at(35))
+        train_runs(runs=separate_runs(), checkpoint=path, report=interrupted_at(35))
     config, tensors = load_tensors(path, "training")
     checks = config["records"][0]["checks"]
-    if steps == "too many":
+    if defect == "extra":
         checks += [[number, 1.0, 0.5] for number in range(40, 141, 10)]
-    elif steps == "elsewhere":
+    elif defect == "wrong steps":
         checks[1][0] = 11
     else:
         checks.pop()
     save_tensors(path, "training", config, tensors)
     with pytest.raises(TensorFileError, match="damaged"):
-        train(runs=contests(), checkpoint=path)
+        train_runs(runs=separate_runs(), checkpoint=path)
 
 
-def test_an_interruption_at_a_check_leaves_a_whole_training(tmp_path, undisturbed, monkeypatch):
-    """While the check is being looked at, and while it is being put together."""
-    for name in ("measure", "_outcomes"):
+def test_interruption_at_a_check_leaves_a_consistent_checkpoint(
+    tmp_path, separate_results, monkeypatch
+):
+    """Interrupted in the evaluation, and when statuses are computed."""
+    for name in ("evaluate", "_statuses"):
         path, real, calls = tmp_path / name, getattr(transformers, name), []
 
-        def stopping(*given, real=real, calls=calls):
-            calls.append(given)
+        def interrupt_eighth_call(*args, real=real, calls=calls):
+            calls.append(args)
             if len(calls) == 8:
                 raise Stop
-            return real(*given)
+            return real(*args)
 
         with monkeypatch.context() as patched:
-            patched.setattr(transformers, name, stopping)
+            patched.setattr(transformers, name, interrupt_eighth_call)
             with pytest.raises(Stop):
-                train(runs=contests(), checkpoint=path)
-        assert_same(train(runs=contests(), checkpoint=path), undisturbed)
+                train_runs(runs=separate_runs(), checkpoint=path)
+        assert_same(train_runs(runs=separate_runs(), checkpoint=path), separate_results)
 
 
-def test_a_full_disk_does_not_hide_an_interruption(tmp_path, monkeypatch):
-    def full(*_):
+def test_full_disk_does_not_hide_an_interruption(tmp_path, monkeypatch):
+    def fail(*_):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(transformers.Checkpoint, "save", full)
+        patched.setattr(transformers.Checkpoint, "save", fail)
         with pytest.raises(OSError, match="No space"):
-            train(runs=contests(), checkpoint=tmp_path / "training")
+            train_runs(runs=separate_runs(), checkpoint=tmp_path / "training")
 
     def report(steps, **_):
         if steps >= 35:
-            monkeypatch.setattr(transformers.Checkpoint, "save", full)
+            monkeypatch.setattr(transformers.Checkpoint, "save", fail)
             raise Stop
 
     with pytest.raises(Stop):
-        train(runs=contests(), checkpoint=tmp_path / "training", report=report)
+        train_runs(runs=separate_runs(), checkpoint=tmp_path / "training", report=report)
     assert (tmp_path / "training").exists()
 
 
-def test_nothing_is_kept_before_the_first_check(tmp_path, monkeypatch):
+def test_writes_nothing_before_the_first_check(tmp_path, monkeypatch):
     def interrupt(*_):
         raise Stop
 
-    monkeypatch.setattr(transformers, "measure", interrupt)
+    monkeypatch.setattr(transformers, "evaluate", interrupt)
     with pytest.raises(Stop):
-        train(checkpoint=tmp_path / "training")
+        train_runs(checkpoint=tmp_path / "training")
     assert not list(tmp_path.iterdir())
 
 
-# ---- what cannot be trained ----------------------------------------------------------------------
+# ---- invalid runs --------------------------------------------------------------------------------
 
 
-def test_runs_that_do_not_belong_together():
-    longer = PromptDistribution.of(FactTable.random(6, 5, 3, seed=0), length=9)
-    zipf = PromptDistribution.of(FactTable.random(6, 5, 3, seed=0), length=8, subject_power=1.0)
+def test_rejects_runs_that_cannot_be_stacked():
+    longer = PromptDistribution.from_table(FactTable.random(6, 5, 3, seed=0), length=9)
+    zipf = PromptDistribution.from_table(
+        FactTable.random(6, 5, 3, seed=0), length=8, subject_power=1.0
+    )
     with pytest.raises(FactmemError, match="at least one run"):
-        train(runs=[])
+        train_runs(runs=[])
     with pytest.raises(FactmemError, match="same shape"):
-        train(runs=[Run(START, ASKED, 0.1), Run(start(shape=Shape(12, 2, 4, 10)), ASKED, 0.1)])
+        train_runs(
+            runs=[
+                TrainingRun(START, PROMPTS, 0.1),
+                TrainingRun(make_start(shape=Shape(12, 2, 4, 10)), PROMPTS, 0.1),
+            ]
+        )
     for other in (longer, zipf):
-        with pytest.raises(FactmemError, match="same questions"):
-            train(runs=[Run(START, ASKED, 0.1), Run(START, other, 0.1)])
+        with pytest.raises(FactmemError, match="same prompts"):
+            train_runs(runs=[TrainingRun(START, PROMPTS, 0.1), TrainingRun(START, other, 0.1)])
 
 
-def test_a_start_and_questions_of_different_vocabularies():
-    larger = PromptDistribution.of(FactTable.random(7, 5, 3, seed=0), length=8)
-    with pytest.raises(FactmemError, match="vocabularies"):
-        train(runs=[Run(START, larger, 0.1)])
+def test_rejects_start_with_another_vocabulary():
+    larger = PromptDistribution.from_table(FactTable.random(7, 5, 3, seed=0), length=8)
+    with pytest.raises(FactmemError, match="same vocabulary"):
+        train_runs(runs=[TrainingRun(START, larger, 0.1)])
 
 
-def test_a_start_that_is_not_finite():
+def test_rejects_start_that_is_not_finite():
     for part in (lambda model: model.weights.key, lambda model: model.embeddings.tokens):
         broken = eqx.tree_at(part, START, part(START) * jnp.nan)
         with pytest.raises(FactmemError, match="NaN"):
-            train(runs=[Run(broken, ASKED, 0.1)])
+            train_runs(runs=[TrainingRun(broken, PROMPTS, 0.1)])
 
 
-# ---- the pace ------------------------------------------------------------------------------------
-
-
-@given(st.integers(0, 500), st.floats(1e-5, 10), st.floats(0, 30))
-def test_pieces_take_less_than_a_second_once_the_pace_is_known(steps, seconds, compiling):
-    clock = [0.0]
-    pace = transformers._Pace(clock=lambda: clock[0])
-    lasted = []
-    for number, piece in enumerate(pace.pieces(steps)):
-        clock[0] += piece * seconds + (compiling if number == 0 else 0)
-        lasted.append((piece, piece * seconds))
-    assert sum(piece for piece, _ in lasted) == steps
-    assert all(took < 1 or piece == 1 for piece, took in lasted)
-
-
-def test_the_pace_grows_to_what_fits():
-    clock = [0.0]
-    pace, pieces = transformers._Pace(clock=lambda: clock[0]), []
-    for piece in pace.pieces(3000):
-        clock[0] += piece * 1e-3
-        pieces.append(piece)
-    assert pieces[:5] == [1, 8, 64, 400, 400]
-
-
-def test_measuring_is_compiled_once(undisturbed):
-    before = measure._cache_size()
-    train(runs=[Run(start(seed), ASKED, 0.1, seed) for seed in range(3)], key=jr.key(5))
-    assert measure._cache_size() == before > 0
+def test_evaluation_is_compiled_once(separate_results):
+    before = evaluate._cache_size()
+    train_runs(
+        runs=[TrainingRun(make_start(seed), PROMPTS, 0.1, seed) for seed in range(3)], key=jr.key(5)
+    )
+    assert evaluate._cache_size() == before > 0
