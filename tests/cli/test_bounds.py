@@ -75,7 +75,7 @@ def test_text_shows_bits_and_parameters():
         (("--facts", "3"), "--outputs is also required"),
         ((*TABLE, *MAP), "give either --subjects"),
         ((*TABLE, "--table", "x"), "give either --subjects"),
-        ((*TABLE, "--vocabulary", "255"), "at least 256, got 255"),
+        ((*TABLE, "--vocabulary", "255"), "vocabulary must be at least 256"),
         ((*TABLE, "--vocabulary", "0"), "--vocabulary must be at least 1, got 0"),
         ((*TABLE, "--bits", "3"), "--bits and --zipf require --facts and --outputs"),
         (("--table", "no-such-file"), "file 'no-such-file' does not exist"),

@@ -7,7 +7,9 @@ import time
 
 import pytest
 from tests.cli.commands import PROGRAM, rejected, run_json, run_text
+from tests.experiments.inline_workers import InlineWorkers
 
+import factmem.experiments
 from factmem.experiments import Store
 
 LINEAR = ("capacity", "linear", "--dim", "4")
@@ -23,7 +25,13 @@ def store(tmp_path, monkeypatch):
     return path
 
 
-def test_finds_the_median_over_seeds_and_repeats_no_run(store):
+@pytest.fixture
+def inline(monkeypatch):
+    """Execute tasks in this process: starting workers takes most of the time of a test."""
+    monkeypatch.setattr(factmem.experiments, "LocalWorkers", lambda count: InlineWorkers())
+
+
+def test_finds_the_median_over_seeds_and_repeats_no_run(inline, store):
     data = run_json(*LINEAR, "--seeds", "3", "--seed", "5")
     assert [seed["seed"] for seed in data["seeds"]] == [5, 6, 7]
     for seed in data["seeds"]:
@@ -52,7 +60,7 @@ def test_finds_the_median_over_seeds_and_repeats_no_run(store):
     assert "factmem runs lists them" in text
 
 
-def test_fresh_and_another_store_repeat_runs(tmp_path, store):
+def test_fresh_and_another_store_repeat_runs(inline, tmp_path, store):
     first = run_json(*LINEAR)
     assert run_json(*LINEAR, "--fresh")["probes_read"] == 0
     elsewhere = str(tmp_path / "other.sqlite")
@@ -67,13 +75,13 @@ def test_fresh_and_another_store_repeat_runs(tmp_path, store):
     assert first["facts"] == run_json(*LINEAR, "--store", elsewhere)["facts"]
 
 
-def test_mlp_with_the_search_of_the_paper():
+def test_mlp_with_the_search_of_the_paper_in_a_worker_process():
     data = run_json(*MLP, "--outputs", "4", "--search", "paper", "--workers", "1")
     assert data["seeds"][0]["probes"][0]["size"] == (4 + 16) // 2
     assert (data["method"], data["outputs"], data["search"]) == ("fitted", 4, "paper")
 
 
-def test_compiled_transformer():
+def test_compiled_transformer(inline):
     data = run_json(
         *TRANSFORMER, "--answers", "2", "--protocol", "compiled", "--length", "8",
         "--scaling", "s=r2",

@@ -2,7 +2,7 @@
 
 import pytest
 from tests.cli.commands import rejected, run_json, run_text
-from tests.paper.here import Here
+from tests.experiments.inline_workers import InlineWorkers
 
 import factmem.experiments
 import factmem.paper
@@ -41,7 +41,7 @@ def cheap_claims(monkeypatch, tmp_path):
     monkeypatch.setenv("FACTMEM_STORE", str(tmp_path / "runs.sqlite"))
     monkeypatch.setattr(factmem.paper, "all_claims", lambda seed: tuple(CLAIMS.values()))
     monkeypatch.setattr(factmem.paper, "get_claim", lambda name, seed: CLAIMS[name])
-    monkeypatch.setattr(factmem.experiments, "LocalWorkers", lambda count: Here())
+    monkeypatch.setattr(factmem.experiments, "LocalWorkers", lambda count: InlineWorkers())
 
 
 def test_json_has_the_evidence_of_a_claim():

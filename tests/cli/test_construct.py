@@ -108,7 +108,10 @@ def test_a_requirement_that_is_not_met_is_exit_code_1():
             ("attention", *SMALL, "--dim", 8, "--head-dim", 4, "--width", 2),
             "--width cannot be used with attention",
         ),
-        (("attention", *SMALL, "--dim", 8, "--head-dim", 9), "dim must be at least 9"),
+        (
+            ("attention", *SMALL, "--dim", 8, "--head-dim", 9),
+            "head_dim must be from 1 to dim = 8, got 9",
+        ),
         (("attention", *SMALL, "--dim", 1, "--head-dim", 1), "dim must be at least 2"),
         (("mlp", *SMALL, "--dim", 8, "--head-dim", 4), "--width is required for mlp"),
         (

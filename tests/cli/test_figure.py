@@ -5,18 +5,18 @@ from dataclasses import replace
 
 import pytest
 from tests.cli.commands import rejected, run_json, run_text
-from tests.paper.here import Here
-from tests.paper.made import simple_plot
+from tests.experiments.inline_workers import InlineWorkers
+from tests.paper.stand_ins import simple_plot
 
 import factmem.experiments
 import factmem.paper
-from factmem.experiments import Experiment, IndependentTasks, Store, Task
-from factmem.paper import PaperFigure, estimate, figure_2
-from factmem.paper.estimate import Speed
+from factmem.experiments import Experiment, IndependentTasks, Store, Task, estimate
+from factmem.experiments.estimate import Speed
+from factmem.paper import PaperFigure, figure_2
 from factmem.plotting.plot import Line, Slope
 
-SLOW = Speed(step=1000.0, flops=1e3, compiling=0.0)
-QUICK = Speed(step=0.0, flops=1e15, compiling=0.0)
+SLOW = Speed(step_seconds=1000.0, flops_per_second=1e3, compile_seconds=0.0)
+QUICK = Speed(step_seconds=0.0, flops_per_second=1e15, compile_seconds=0.0)
 
 
 def count_calls(*, number):
@@ -44,7 +44,7 @@ def directory(monkeypatch, tmp_path):
     """Run everything in this process, in an empty directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FACTMEM_STORE", str(tmp_path / "runs.sqlite"))
-    monkeypatch.setattr(factmem.experiments, "LocalWorkers", lambda count: Here())
+    monkeypatch.setattr(factmem.experiments, "LocalWorkers", lambda count: InlineWorkers(1))
     count_calls.calls = 0
     return tmp_path
 
@@ -150,7 +150,7 @@ def test_rejects_a_read_only_directory_before_any_work(cheap, monkeypatch):
 
 
 def test_hours_at_paper_scale_need_yes(cheap, monkeypatch, directory):
-    monkeypatch.setattr(estimate, "_OTHER", 3 * 3600.0)
+    monkeypatch.setattr(estimate, "_DEFAULT_SECONDS", 3 * 3600.0)
     set_speed(monkeypatch, SLOW)
     message = rejected("figure", "cheap", "--scale", "paper")
     assert "figure cheap at paper scale takes about 9.0 hours with 1 worker;" in message
@@ -162,7 +162,7 @@ def test_hours_at_paper_scale_need_yes(cheap, monkeypatch, directory):
 
 
 def test_long_times_are_given_in_days(cheap, monkeypatch):
-    monkeypatch.setattr(estimate, "_OTHER", 24 * 3600.0)
+    monkeypatch.setattr(estimate, "_DEFAULT_SECONDS", 24 * 3600.0)
     set_speed(monkeypatch, SLOW)
     assert "takes about 3.0 days" in rejected("figure", "cheap", "--scale", "paper")
 
@@ -187,7 +187,7 @@ def test_the_speed_is_measured_only_if_needed(cheap, monkeypatch):
 
 
 def test_stored_runs_do_not_count_for_the_time_limit(cheap, monkeypatch, directory):
-    monkeypatch.setattr(estimate, "_OTHER", 0.9 * 3600)
+    monkeypatch.setattr(estimate, "_DEFAULT_SECONDS", 0.9 * 3600)
     set_speed(monkeypatch, SLOW)
     assert "takes about 2.7 hours" in rejected("figure", "cheap", "--scale", "paper")
     with Store(directory / "runs.sqlite") as store:

@@ -132,12 +132,12 @@ def test_rejects_bad_input(wrong, message):
 
 def test_divergence_is_an_error_with_advice():
     wrong = ["--method", "sgd", "--rate", "1e6", "--steps", "512", "--batch", "8"]
-    assert "take a smaller one" in rejected(*QUICK, *wrong)
+    assert "use a smaller rate" in rejected(*QUICK, *wrong)
 
 
 def test_a_constant_table_has_no_flow():
     one = ["flow", "--subjects", "3", "--relations", "1", "--answers", "1"]
-    assert "no token alone says anything" in rejected(*one)
+    assert "no single token carries information" in rejected(*one)
     data = run_json(*one, "--method", "sgd", "--steps", "2", "--batch", "4")
     assert data["loss"] == [0, 0, 0]
     assert data["exact_flow"] is None

@@ -3,11 +3,12 @@
 import pytest
 from tests.cli.commands import rejected, run_json, run_text
 from tests.cli.test_figure import SLOW, cheap_figure, count_calls, set_speed
-from tests.paper.here import Here
+from tests.experiments.inline_workers import InlineWorkers
 
 import factmem.experiments
 import factmem.paper
-from factmem.paper import Claim, Finding, estimate, get_figure
+from factmem.experiments import estimate
+from factmem.paper import Claim, Finding, get_figure
 from factmem.paper.claim import between
 
 
@@ -36,7 +37,7 @@ def directory(monkeypatch, tmp_path):
     """Two figures and two claims, in this process, in an empty directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FACTMEM_STORE", str(tmp_path / "runs.sqlite"))
-    monkeypatch.setattr(factmem.experiments, "LocalWorkers", lambda count: Here())
+    monkeypatch.setattr(factmem.experiments, "LocalWorkers", lambda count: InlineWorkers(1))
     figures = (get_figure("2"), cheap_figure())
     monkeypatch.setattr(factmem.paper, "all_figures", lambda scale: figures)
     monkeypatch.setattr(factmem.paper, "all_claims", lambda: tuple(CLAIMS))
@@ -105,7 +106,7 @@ def test_rejects_bad_input_before_any_work(directory, arguments, message):
 
 
 def test_hours_at_paper_scale_need_yes(monkeypatch, directory):
-    monkeypatch.setattr(estimate, "_OTHER", 3600.0)
+    monkeypatch.setattr(estimate, "_DEFAULT_SECONDS", 3600.0)
     set_speed(monkeypatch, SLOW)
     message = rejected("reproduce", "--scale", "paper")
     assert "all figures at paper scale takes about 4.0 hours" in message

@@ -100,10 +100,10 @@ def test_rows_stay_readable_at_80_columns_after_a_long_error(capsys, monkeypatch
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
     ids = [run["id"][:12] for run in list_runs()]
-    rows = [line for line in lines if line.startswith(tuple(ids)) and "RuntimeError" not in line]
+    rows = [line for line in lines if line.strip().startswith(tuple(ids)) and "Error" not in line]
     assert len(rows) == 2
     for row in rows:
-        assert "dim 32" in row
+        assert "dim 32, head_dim 8, heads 4" in row
         assert "failed" in row
         assert "12.5" in row
     errors = [line for line in lines if "RuntimeError" in line]

@@ -10,7 +10,7 @@ from typing import Any
 from cyclopts import App, CycloptsError, MissingArgumentError, Parameter, UnknownCommandError
 
 from factmem._core.errors import FactmemError, printable
-from factmem.cli.output import CommandResult, emit
+from factmem.cli.output import STDOUT, CommandResult, emit
 
 __all__ = ["app", "main"]
 
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str]) -> int:
         _discard_stdout()
         return BROKEN_PIPE
     except OSError as error:
-        if error.filename == sys.stdout.name:
+        if error.filename == STDOUT:
             _discard_stdout()
         file = f": '{error.filename}'" if error.filename else ""
         return _fail(f"{error.strerror or error}{file}")

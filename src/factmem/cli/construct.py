@@ -129,7 +129,7 @@ def construct(
     evaluation.check()
     check_array_size(facts.min_tokens, max(shape.dim or 1, _MIN_DIM_FOR_LIMITS))
     shape.check(method)
-    from factmem.experiments import TransformerSpec
+    from factmem.experiments.transformer_spec import TransformerSpec
 
     spec = TransformerSpec(
         table=facts.table_spec(),

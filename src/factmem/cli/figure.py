@@ -118,8 +118,8 @@ def check_duration(
     """
     if scale.scale == "quick" or scale.yes:
         return
+    from factmem.experiments.estimate import expected_seconds, measured_speed
     from factmem.experiments.measurement import stored_records
-    from factmem.paper.estimate import expected_seconds, measured_speed
 
     known = {} if run.fresh else stored_records(measurement, store)
     if not measurement.pending(known).needed:

@@ -10,18 +10,19 @@ from factmem.cli.flow_options import (
     FlowFactOptions,
     LearningOptions,
     check_flow_options,
+    flow_spec,
 )
 from factmem.cli.output import CommandResult, OutputOptions
 from factmem.cli.progress import progress
 from factmem.cli.render import TIME_LABELS, render_table
+from factmem.cli.validation import check_array_size
 
 if TYPE_CHECKING:
     import numpy as np
     from rich.console import RenderableType
 
     from factmem.dynamics import Curves, EscapeRates, Flow, Stages
-    from factmem.experiments import FlowSpec
-    from factmem.experiments.flow_spec import SGDConfig
+    from factmem.experiments.flow_spec import FlowInstance, SGDConfig
 
 __all__ = ["flow"]
 
@@ -41,74 +42,50 @@ def flow(
     does not exist is null.
     """
     check_flow_options(facts, learning, curve)
-    table = facts.load()
     from factmem._core.timing import Stopwatch
     from factmem.dynamics import find_stages, spaced_times
-    from factmem.experiments import FlowSpec
 
-    spec = FlowSpec(
-        table,
-        noise=facts.noise,
-        length=facts.length,
-        subject_power=facts.zipf,
-        start=learning.start,
-        scale=learning.scale,
-        seed=facts.seed,
-    )
-    _check_dim(spec, learning)
+    spec = flow_spec(facts, learning)
+    instance = spec.draw()
+    _check_sizes(instance, learning)
     fractions = spaced_times(1.0, curve.points, curve.spacing)
-    sgd = learning.sgd_config()
+    sgd = spec.sgd
     total, unit = (None, "point") if sgd is None else (sgd.steps, "step")
     label = f"{learning.attention} {learning.resolved_method}"
     with progress(output, label, total, unit) as report, Stopwatch() as stopwatch:
-        curves = _learn(spec, learning, sgd, fractions, report)
-        exact = _exact_flow(spec, learning, curves)
-    stages = find_stages(curves, spec.population)
+        curves = spec.run(report, fractions, instance)
+        exact = _exact_flow(instance, learning, curves)
+    stages = find_stages(curves, instance.population)
     points = sorted(set(curves.nearest(fractions * float(curves.times[-1])).tolist()))
     if curve.plot is not None:
-        _plot(curve, facts, learning, spec, curves, stages, exact)
+        _plot(curve, facts, learning, instance, curves, stages, exact)
     data = {
-        **_settings(facts, learning, sgd, spec),
+        **_settings(facts, learning, sgd, instance),
         **_losses(curves, points),
         "stages": _stages_data(stages),
-        "levels": _levels(spec),
+        "levels": _levels(instance),
         "converged_at": curves.converged_at,
-        **_theory(spec, curves),
-        "exact_flow": None if exact is None else _compare(curves, exact, spec),
+        **_theory(instance, curves),
+        "exact_flow": None if exact is None else _compare(curves, exact, instance),
         "seconds": stopwatch.seconds,
         "compile_seconds": stopwatch.compile_seconds,
     }
     return CommandResult(data, lambda: _render(data, float(curves.loss[0])), output)
 
 
-def _check_dim(spec: "FlowSpec", learning: LearningOptions) -> None:
-    """Check that orthonormal embeddings exist: the flow never builds them, but assumes them."""
+def _check_sizes(instance: "FlowInstance", learning: LearningOptions) -> None:
+    table, vocabulary = instance.table, instance.prompts.vocabulary
+    check_array_size(table.subjects * table.relations, table.answers)
     if learning.attention == "linear" and learning.dim is not None:
+        # The flow never builds orthonormal embeddings, but assumes that they exist.
         from factmem.dynamics.linear_attention import check_dim
 
-        vocabulary = spec.prompts.vocabulary
         check_dim(learning.dim, vocabulary.prompt_tokens, vocabulary.answers)
 
 
-# ---- Training ------------------------------------------------------------------------------------
-
-
-def _learn(
-    spec: "FlowSpec",
-    learning: LearningOptions,
-    sgd: "SGDConfig | None",
-    fractions: "np.ndarray",
-    report: Any,
-) -> "Curves":
-    if sgd is None:
-        return spec.flow(until=learning.until, times=fractions, report=report)
-    settings = {**sgd._asdict(), "times": fractions, "report": report}
-    if learning.attention == "linear":
-        return spec.descent(**settings)
-    return spec.softmax_descent(dim=learning.dim, **settings)
-
-
-def _exact_flow(spec: "FlowSpec", learning: LearningOptions, curves: "Curves") -> "Flow | None":
+def _exact_flow(
+    instance: "FlowInstance", learning: LearningOptions, curves: "Curves"
+) -> "Flow | None":
     """Return the exact flow over the same time, to compare sgd with; None if there is none."""
     if learning.attention == "softmax" or learning.resolved_method == "flow":
         return None
@@ -116,7 +93,7 @@ def _exact_flow(spec: "FlowSpec", learning: LearningOptions, curves: "Curves") -
         return None
     end = float(curves.times[-1])
     try:
-        return spec.flow(until=end, times=curves.times / end)
+        return instance.flow(until=end, times=curves.times / end)
     except FactmemError:  # no single token predicts the answer, so no flow leaves its start
         return None
 
@@ -125,41 +102,46 @@ def _plot(
     curve: CurveOptions,
     facts: FlowFactOptions,
     learning: LearningOptions,
-    spec: "FlowSpec",
+    instance: "FlowInstance",
     curves: "Curves",
     stages: "Stages",
     exact: "Flow | None",
 ) -> None:
-    from factmem.plotting import flow_curves, save_figure
+    from factmem.plotting import draw_matplotlib, flow_curves, save_figure
 
-    table = spec.table
+    table = instance.table
     is_figure_5 = (facts.subjects, facts.relations, facts.answers) == (16, 4, 8)
-    figure = flow_curves(
+    plot = flow_curves(
         curves,
         stages,
-        spec.population,
+        instance.population,
         title=f"{table.subjects} subjects, {table.relations} relations, "
         f"{table.answers_per_relation} answers each, {learning.attention} attention, "
         f"{learning.resolved_method}",
-        authors=is_figure_5 and learning.attention == "linear" and facts.table == "structured",
-        beside=exact,
-        logarithmic=curve.spacing == "log",
+        authors_stages=is_figure_5
+        and learning.attention == "linear"
+        and facts.table == "structured",
+        exact_flow=exact,
+        log_time=curve.spacing == "log",
     )
     assert curve.plot is not None
-    save_figure(figure, curve.plot)
+    save_figure(draw_matplotlib(plot), curve.plot)
 
 
 # ---- JSON data -----------------------------------------------------------------------------------
 
 
 def _settings(
-    facts: FlowFactOptions, learning: LearningOptions, sgd: "SGDConfig | None", spec: "FlowSpec"
+    facts: FlowFactOptions,
+    learning: LearningOptions,
+    sgd: "SGDConfig | None",
+    instance: "FlowInstance",
 ) -> dict[str, Any]:
-    table = spec.table
+    table = instance.table
     rate, steps, batch = sgd or (None, None, None)
     dim = learning.dim
     if dim is None and learning.attention == "softmax":
-        dim = spec.default_dim
+        dim = instance.default_dim
     return {
         "attention": learning.attention,
         "method": learning.resolved_method,
@@ -171,7 +153,7 @@ def _settings(
         "answers_per_relation": table.answers_per_relation,
         "answers": table.answers,
         "facts": table.facts,
-        "noise": spec.prompts.vocabulary.noise,
+        "noise": instance.prompts.vocabulary.noise,
         "length": facts.length,
         "zipf": facts.zipf,
         "seed": facts.seed,
@@ -179,7 +161,7 @@ def _settings(
         "rate": rate,
         "steps": steps,
         "batch": batch,
-        "sampled_prompts": None if sgd else spec.sampled_prompts,
+        "sampled_prompts": None if sgd else instance.sampled_prompts,
     }
 
 
@@ -205,44 +187,44 @@ def _stages_data(stages: "Stages") -> dict[str, Any]:
     }
 
 
-def _levels(spec: "FlowSpec") -> dict[str, float]:
-    population = spec.population
+def _levels(instance: "FlowInstance") -> dict[str, float]:
+    population = instance.population
     return {
-        "uniform": math.log(spec.table.answers),
+        "uniform": math.log(instance.table.answers),
         "marginal": population.answer_entropy,
         "relation": population.relation_entropy,
         "subject": population.subject_entropy,
     }
 
 
-def _theory(spec: "FlowSpec", curves: "Curves") -> dict[str, Any]:
+def _theory(instance: "FlowInstance", curves: "Curves") -> dict[str, Any]:
     """Return the quantities of the theorems; null unless `curves` is an exact flow."""
     from factmem.dynamics import Flow, escape_rates, fit_escape_rates
 
     if not isinstance(curves, Flow):
         return {"rates": None, "invariant_drift": None, "theorem_6": None, "solver_steps": None}
-    population = spec.population
+    population = instance.population
     exact, fitted = escape_rates(population), fit_escape_rates(curves, population)
     return {
         "rates": {"exact": _ranges(exact), "fitted": _ranges(fitted)},
         "invariant_drift": curves.invariant_drift,
-        "theorem_6": _theorem_6(spec, curves),
+        "theorem_6": _theorem_6(instance, curves),
         "solver_steps": curves.solver_steps,
     }
 
 
-def _theorem_6(spec: "FlowSpec", flow: "Flow") -> dict[str, Any]:
+def _theorem_6(instance: "FlowInstance", flow: "Flow") -> dict[str, Any]:
     from factmem.dynamics import SequentialConditions, sequential_learning
 
-    conditions = SequentialConditions.from_population(spec.population)
-    learning = sequential_learning(flow, spec.population, spec.scale)
-    table = spec.table
+    conditions = SequentialConditions.from_population(instance.population)
+    learning = sequential_learning(flow, instance.population, instance.scale)
+    table = instance.table
     complete = table.facts == table.subjects * table.relations and table.disjoint
-    uniform = spec.subject_power == 0
+    uniform = instance.prompt_spec.subject_power == 0
     return {
         "subjects_needed": conditions.subjects_needed,
         "noise_needed": conditions.noise_needed,
-        "conditions_met": conditions.met and complete and uniform and spec.start == "balanced",
+        "conditions_met": conditions.met and complete and uniform and instance.start == "balanced",
         **asdict(learning),
         "holds": learning.holds,
     }
@@ -263,7 +245,7 @@ def _ranges(rates: "EscapeRates") -> dict[str, Any]:
     }
 
 
-def _compare(curves: "Curves", exact: "Flow", spec: "FlowSpec") -> dict[str, Any]:
+def _compare(curves: "Curves", exact: "Flow", instance: "FlowInstance") -> dict[str, Any]:
     """Compare sgd with the exact flow."""
     import numpy as np
 
@@ -271,7 +253,7 @@ def _compare(curves: "Curves", exact: "Flow", spec: "FlowSpec") -> dict[str, Any
 
     exact_loss = exact.loss[exact.nearest(curves.times)]
     return {
-        "stages": _stages_data(find_stages(exact, spec.population)),
+        "stages": _stages_data(find_stages(exact, instance.population)),
         "largest_gap": float(np.abs(curves.loss - exact_loss).max()),
     }
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from cyclopts import Parameter
 
 from factmem._core.errors import FactmemError
-from factmem.cli.options import read_table
+from factmem.cli.options import check_table_file
 from factmem.cli.validation import (
     check_array_size,
     check_length,
@@ -18,10 +18,16 @@ from factmem.cli.validation import (
 )
 
 if TYPE_CHECKING:
+    from factmem.experiments import FlowSpec, TableSpec
     from factmem.experiments.flow_spec import SGDConfig
-    from factmem.facts import FactTable
 
-__all__ = ["CurveOptions", "FlowFactOptions", "LearningOptions", "check_flow_options"]
+__all__ = [
+    "CurveOptions",
+    "FlowFactOptions",
+    "LearningOptions",
+    "check_flow_options",
+    "flow_spec",
+]
 
 _GENERATED_TABLES = ("structured", "random")
 _MAX_POINTS = 100_000
@@ -71,18 +77,17 @@ class FlowFactOptions:
             facts = (self.subjects or 1) * (self.relations or 1)
             check_array_size(facts, (self.relations or 1) * (self.answers or 1))
 
-    def load(self) -> "FactTable":
-        """Make or read the table."""
-        from factmem.facts import FactTable
+    def table_spec(self) -> "TableSpec":
+        """Return the spec of the table."""
+        from factmem.experiments import TableSpec
 
         sizes: Any = (self.subjects, self.relations, self.answers)
         if self.table == "structured":
-            return FactTable.structured(*sizes)
+            return TableSpec.structured(*sizes)
         if self.table == "random":
-            return FactTable.random(*sizes, seed=self.seed)
-        table = read_table(self.table)
-        check_array_size(table.subjects * table.relations, table.answers)
-        return table
+            return TableSpec.random(*sizes)
+        check_table_file(self.table)
+        return TableSpec.csv(self.table)
 
 
 @Parameter(name="*")
@@ -146,9 +151,9 @@ class LearningOptions:
         """Return the settings of sgd, with defaults filled in; None for the flow."""
         if self.resolved_method != "sgd":
             return None
-        from factmem.experiments.flow_spec import LINEAR_DESCENT, SOFTMAX_DESCENT
+        from factmem.experiments.flow_spec import LINEAR_SGD, SOFTMAX_SGD
 
-        default = {"linear": LINEAR_DESCENT, "softmax": SOFTMAX_DESCENT}[self.attention]
+        default = {"linear": LINEAR_SGD, "softmax": SOFTMAX_SGD}[self.attention]
         given = {name: getattr(self, name) for name in default._fields}
         return default._replace(
             **{name: value for name, value in given.items() if value is not None}
@@ -172,7 +177,7 @@ class CurveOptions:
         if not 2 <= self.points <= _MAX_POINTS:
             raise FactmemError(f"--points must be from 2 to {_MAX_POINTS}, got {self.points}")
         if self.plot is not None:
-            from factmem.plotting.drawing import check_format
+            from factmem.plotting.save import check_format
 
             check_format(self.plot)
             check_output_file("--plot", self.plot)
@@ -191,3 +196,24 @@ def check_flow_options(
         check_array_size(facts.noise or 1, largest)
         check_array_size(facts.length, largest)
     curve.check()
+
+
+def flow_spec(facts: FlowFactOptions, learning: LearningOptions) -> "FlowSpec":
+    """Return the spec that the options describe."""
+    from factmem.experiments import FlowSpec, PromptSpec
+
+    if learning.resolved_method == "flow":
+        method = "flow"
+    else:
+        method = "sgd" if learning.attention == "linear" else "softmax-sgd"
+    return FlowSpec(
+        table=facts.table_spec(),
+        prompts=PromptSpec(noise=facts.noise, length=facts.length, subject_power=facts.zipf),
+        method=method,
+        start=learning.start,
+        scale=learning.scale,
+        until=learning.until,
+        sgd=learning.sgd_config(),
+        dim=learning.dim,
+        seed=facts.seed,
+    )

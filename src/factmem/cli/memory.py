@@ -88,7 +88,7 @@ def memory(
     task.check()
     perturbation.check()
     evaluation.check()
-    from factmem.experiments import MemorySpec
+    from factmem.experiments.memory_spec import MemorySpec
 
     spec = MemorySpec(method=method, **asdict(task))
     with progress(output, method, chosen.max_steps) as report:

@@ -19,7 +19,8 @@ from factmem.cli.validation import (
 )
 
 if TYPE_CHECKING:
-    from factmem.experiments import PromptSpec, TableSpec, Workers
+    from factmem.experiments import Workers
+    from factmem.experiments.specs import PromptSpec, TableSpec
     from factmem.facts import FactTable
     from factmem.transformer import Shape, Transformer
 
@@ -74,7 +75,7 @@ class FactOptions:
         Raises:
             FactTableError: the file does not exist.
         """
-        from factmem.experiments import TableSpec
+        from factmem.experiments.specs import TableSpec
 
         if self.table is not None:
             check_table_file(self.table)
@@ -84,7 +85,7 @@ class FactOptions:
 
     def prompt_spec(self) -> "PromptSpec":
         """Return the noise and the length of prompts."""
-        from factmem.experiments import PromptSpec
+        from factmem.experiments.specs import PromptSpec
 
         return PromptSpec(noise=self.noise, length=self.length)
 

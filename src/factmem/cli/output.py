@@ -17,7 +17,10 @@ from factmem.cli.render import to_text
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["CommandResult", "OutputOptions", "emit"]
+__all__ = ["STDOUT", "CommandResult", "OutputOptions", "emit"]
+
+STDOUT = "<stdout>"
+"""The file name in errors of writing to stdout."""
 
 
 @Parameter(name="*")
@@ -57,5 +60,5 @@ def emit(result: CommandResult) -> int:
         sys.stdout.flush()
     except OSError as error:
         # Such an error has no file name: without one, nobody knows which disk is full.
-        raise OSError(error.errno, error.strerror, sys.stdout.name) from None
+        raise OSError(error.errno, error.strerror, STDOUT) from None
     return 0 if result.passed else 1

@@ -70,7 +70,7 @@ def reproduce(
         "figures": [figure_data(plot, files[plot.name]) for plot in reproduction.plots],
         "claims": [claim_data(claim) for claim in reproduction.claims],
         "numbers": [
-            {"question": number.question, "value": number.value, "description": number.told}
+            {"question": number.question, "value": number.value, "description": number.description}
             for number in content.numbers
         ],
         "as_expected": all(claim.as_expected for claim in reproduction.claims),
@@ -96,7 +96,7 @@ def _render(content: "Report", data: dict[str, Any]) -> "RenderableType":
     lines = [Text("The three main results", style="bold")]
     for number in content.numbers:
         lines.append(Text.assemble((f"{number.question} ", "bold"), (number.value, "bold cyan")))
-        lines.append(Text(f"  {number.told}"))
+        lines.append(Text(f"  {number.description}"))
     figures, claims = data["figures"], data["claims"]
     slopes = [slope for figure in figures for slope in figure["slopes"] if slope["counts"]]
     agreeing = sum(slope["holds"] for slope in slopes)

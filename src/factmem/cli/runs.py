@@ -104,11 +104,12 @@ def _render_list(records: "list[Record]", path: str) -> "RenderableType":
     if not records:
         return Text(f"No matching runs in {path}.")
     title = Text(f"{len(records)} run{'s' * (len(records) != 1)} in {path}")
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    for name in ("ID", "experiment", "seed"):
-        table.add_column(name, no_wrap=True)
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=0)
+    table.add_column("ID", no_wrap=True)
+    table.add_column("experiment", max_width=12)
+    table.add_column("seed", no_wrap=True)
     table.add_column("configuration", ratio=3)
-    table.add_column("result", ratio=2)
+    table.add_column("result", ratio=1)
     table.add_column("time (s)", justify="right", no_wrap=True)
     for record in records:
         cells = (

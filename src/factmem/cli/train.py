@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -14,6 +14,7 @@ from factmem.cli.output import CommandResult, OutputOptions
 from factmem.cli.progress import progress
 from factmem.cli.render import TIME_LABELS, render_table, requirement_notes
 from factmem.cli.validation import check_array_size, check_output_file, check_positive, flag
+from factmem.training.optimizers import OPTIMIZERS
 
 if TYPE_CHECKING:
     from factmem.facts import FactTable
@@ -23,7 +24,9 @@ __all__ = ["train"]
 
 _PROMPTS_PER_FACT = 8
 """For the test of the trained transformer on all facts."""
-_LEARNING_RATES = {"adam": 1e-2, "muon": 5e-2}
+_OPTIMIZER_HELP = f"Optimizer: {', '.join(OPTIMIZERS)} (default: adam)."
+_DEFAULT_RATES = (f"{o.protocol.learning_rates[-1]} for {name}" for name, o in OPTIMIZERS.items())
+_LEARNING_RATE_HELP = f"Learning rate (default: {', '.join(_DEFAULT_RATES)})."
 
 
 @Parameter(name="*")
@@ -38,16 +41,16 @@ class TrainingOptions:
     """Maximum number of steps (default: 16384); training stops above an accuracy of 99 %."""
     batch: int | None = None
     """Batch size; every step samples new prompts (default: 1024)."""
-    learning_rate: float | None = None
-    """Learning rate (default: 0.01 for adam, 0.05 for muon)."""
-    optimizer: Literal["adam", "muon"] | None = None
-    """adam is the optimizer of the paper protocol (default), muon that of the best protocol."""
+    learning_rate: Annotated[float | None, Parameter(help=_LEARNING_RATE_HELP)] = None
+    optimizer: Annotated[str | None, Parameter(help=_OPTIMIZER_HELP)] = None
     deterministic: bool = False
     """Use one thread, so that repeating the command gives bit-identical results."""
 
     def check(self) -> None:
         """Raise FactmemError if an option is invalid."""
         check_positive(steps=self.steps, batch=self.batch)
+        if self.optimizer is not None:
+            _ = OPTIMIZERS[self.optimizer]
         fixed = ("steps", "batch", "learning_rate", "optimizer")
         given = [name for name in fixed if getattr(self, name) is not None]
         if self.protocol is not None and given:
@@ -61,12 +64,12 @@ class TrainingOptions:
 
         if self.protocol is not None:
             return {"paper": PAPER, "best": BEST}[self.protocol]
-        optimizer = self.optimizer or "adam"
+        base = OPTIMIZERS[self.optimizer or "adam"].protocol
         rate = self.learning_rate
         steps = PAPER.steps if self.steps is None else self.steps
         return replace(
-            {"adam": PAPER, "muon": BEST}[optimizer],
-            learning_rates=(_LEARNING_RATES[optimizer] if rate is None else rate,),
+            base,
+            learning_rates=(base.learning_rates[-1] if rate is None else rate,),
             steps=steps,
             batch=PAPER.batch if self.batch is None else self.batch,
             checks=min(PAPER.checks, steps),
@@ -92,7 +95,7 @@ class FileOptions:
         if self.fresh and self.checkpoint is None:
             raise FactmemError("--fresh requires --checkpoint")
         if self.plot is not None:
-            from factmem.plotting.drawing import check_format
+            from factmem.plotting.save import check_format
 
             check_format(self.plot)
         for name in ("checkpoint", "out", "plot"):
@@ -119,7 +122,8 @@ def train(
     _check(shape, facts, training, files, evaluation)
     if training.deterministic:
         use_one_thread()
-    from factmem.experiments import Train, TransformerSpec
+    from factmem.experiments.transformer_methods.trained import Train
+    from factmem.experiments.transformer_spec import TransformerSpec
     from factmem.training import Checkpoint
 
     protocol = training.to_protocol()
@@ -195,10 +199,11 @@ def _write_files(
 
         save_transformer(best.model, files.out)
     if files.plot is not None:
-        from factmem.plotting import save_figure, training_curve
+        from factmem.plotting import draw_matplotlib, save_figure, training_curve
 
         title = f"{table.facts:,} facts, {best.model.shape.parameters:,} parameters"
-        save_figure(training_curve(runs, protocol.criterion, title), files.plot)
+        plot = training_curve(runs, protocol.criterion, title)
+        save_figure(draw_matplotlib(plot), files.plot)
 
 
 def _run_data(run: "TrainingResult") -> dict[str, Any]:

@@ -113,10 +113,10 @@ def check_output_dir(option: str, directory: str) -> None:
     The directory itself is created later if it does not exist; its parent must exist.
     """
     if not directory or "\0" in directory:
-        raise FactmemError(f"{option}: '{printable(directory)}' is not a directory name")
+        raise FactmemError(f"{option}: '{printable(directory, 200)}' is not a directory name")
     path = Path(directory)
     if path.exists() and not path.is_dir():
-        raise FactmemError(f"{option}: '{printable(directory)}' is not a directory")
+        raise FactmemError(f"{option}: '{printable(directory, 200)}' is not a directory")
     _check_parent(option, path.absolute())
     existing = path if path.exists() else path.absolute().parent
     if not os.access(existing, os.W_OK | os.X_OK):
