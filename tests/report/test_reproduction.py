@@ -185,7 +185,10 @@ def test_slow_measurements_of_claims_are_made_at_paper_scale(store):
 
 def test_the_report_describes_the_run(store):
     result = reproduce(
-        [figure("x", 1), figure("y", 2)], [claim("good", 0, 1), claim("bad", 9, 1)], store, InlineWorkers()
+        [figure("x", 1), figure("y", 2)],
+        [claim("good", 0, 1), claim("bad", 9, 1)],
+        store,
+        InlineWorkers(),
     )
     report = result.report("quick", 1234.4, "two friends")
     assert [section.plot.name for section in report.sections] == ["x", "y"]

@@ -1,4 +1,4 @@
-"""Losses against flow time with the stages of training, as in Figure 5."""
+"""Losses against flow time with the stages of training."""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 __all__ = ["AUTHORS_STAGES", "flow_curves"]
 
 AUTHORS_STAGES = (180.0, 500.0, 819.2)
-"""Ends of the stages that the authors shade by hand in Figure 5, left, in flow time."""
+"""Ends of the stages that the authors shade by hand, in flow time.
+
+Reference: Figure 5, left.
+"""
 
 _STAGE_NAMES = ("initialization", "hallucination", "convergence")
 
