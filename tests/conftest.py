@@ -1,21 +1,28 @@
-"""Tests run with warnings as errors, ranks never promoted, and shapes checked throughout."""
+"""Settings of all tests: warnings are errors, ranks are never promoted, shapes are checked."""
 
 import os
+import resource
 import signal
+import sys
 
 import jax
 import pytest
 from hypothesis import HealthCheck, settings
 
-# A shell that runs tests in the background lets them ignore Ctrl-C, and so all that they start.
+from factmem.experiments.compilation_cache import CompilationCacheTrimmer
+
+# Tests that a shell starts in the background ignore Ctrl-C, and so do their child processes.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
-# Programs of tests run for moments: to compile them well takes longer than they do. In the
-# environment too, for the processes that tests start.
-jax.config.update("jax_disable_most_optimizations", True)
-os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "true"
+# Most programs of tests run for milliseconds, so optimizing them takes longer than it saves. The
+# environment variable is for child processes. `make test` also runs the tests of memories,
+# transformers and training with the optimizations that users have.
+OPTIMIZED = os.environ.get("FACTMEM_TEST_OPTIMIZED") == "1"
+if not OPTIMIZED:
+    jax.config.update("jax_disable_most_optimizations", True)
+    os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "true"
 
 # Compiling the first example takes long and says nothing about the code: no deadlines.
 quiet = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
@@ -23,9 +30,46 @@ settings.register_profile("ci", max_examples=60, derandomize=True, **quiet)
 settings.register_profile("thorough", max_examples=1000, **quiet)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
+_MAX_BYTES = 2**30
+"""Compiled programs are dropped between test files when a process is larger than this."""
+_peaks: list[int] = []
+
 
 @pytest.fixture
 def float64():
-    """64-bit numbers inside a test; arrays must not leave it."""
+    """Enable 64-bit numbers inside a test; arrays must not leave it."""
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def bounded_memory():
+    """Drop compiled programs after a test file if the process has become large."""
+    yield
+    CompilationCacheTrimmer(_MAX_BYTES).trim()
+
+
+def _peak_bytes() -> int:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
+
+
+def pytest_sessionfinish(session):
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["peak_bytes"] = _peak_bytes()
+    else:
+        _peaks.append(_peak_bytes())
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node, error):
+    _peaks.append(getattr(node, "workeroutput", {}).get("peak_bytes", 0))
+
+
+def pytest_terminal_summary(terminalreporter):
+    if _peaks:
+        mode = "on" if OPTIMIZED else "off"
+        terminalreporter.write_line(
+            f"XLA optimizations {mode}; peak memory of a test process: "
+            f"{max(_peaks) / 2**30:.2f} GB"
+        )

@@ -13,7 +13,7 @@ from safetensors.numpy import save
 from factmem._core.atomic_files import write_atomic
 from factmem._core.errors import TensorFileError, printable
 
-__all__ = ["load_tensors", "save_tensors"]
+__all__ = ["load_tensors", "read_kind", "save_tensors"]
 
 _HEADER = "factmem"
 
@@ -64,6 +64,24 @@ def load_tensors(
     for key, array in tensors.items():
         _check_finite(key, array, f"in {name}")
     return config, tensors
+
+
+def read_kind(path: str | os.PathLike[str]) -> str:
+    """Return the kind of a file that `save_tensors` wrote, without reading its tensors.
+
+    Raises:
+        TensorFileError: the file is damaged or was not written by factmem.
+        OSError: the file cannot be opened.
+    """
+    name = printable(Path(path).name)
+    with open(path, "rb"):  # safetensors hides why a file cannot be opened
+        pass
+    try:
+        with safe_open(path, framework="numpy") as file:
+            header = json.loads((file.metadata() or {})[_HEADER])
+            return str(header["kind"])
+    except (SafetensorError, TypeError, ValueError, LookupError, OSError, RecursionError):
+        raise TensorFileError(f"{name} is not a file written by factmem") from None
 
 
 def _read_header(name: str, metadata: Mapping[str, str], kind: str) -> dict[str, Any]:

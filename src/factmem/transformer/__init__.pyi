@@ -19,7 +19,9 @@ from .convention import THEORY_CONVENTION as THEORY_CONVENTION
 from .convention import Convention as Convention
 from .dense import attend_by_position as attend_by_position
 from .dense import dense_logits as dense_logits
+from .files import load as load
 from .files import load_transformer as load_transformer
+from .files import save as save
 from .files import save_transformer as save_transformer
 from .model import Embeddings as Embeddings
 from .model import Transformer as Transformer

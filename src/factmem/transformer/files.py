@@ -9,16 +9,44 @@ import jax.numpy as jnp
 import numpy as np
 
 from factmem._core.errors import FactmemError, TensorFileError, printable
-from factmem._core.tensor_files import load_tensors, save_tensors
+from factmem._core.tensor_files import load_tensors, read_kind, save_tensors
+from factmem.facts.table import FactTable
+from factmem.facts.table_files import load_table, save_table
 from factmem.facts.vocabulary import Vocabulary
 from factmem.memories.activations import activation_from_config
 from factmem.transformer.convention import Convention
 from factmem.transformer.model import Embeddings, Transformer, Weights, array_shapes
 from factmem.transformer.shape import Shape
 
-__all__ = ["load_transformer", "save_transformer"]
+__all__ = ["load", "load_transformer", "save", "save_transformer"]
 
 _KIND = "transformer"
+
+
+def save(value: Transformer | FactTable, path: str | os.PathLike[str]) -> None:
+    """Save a transformer or a fact table as a safetensors file.
+
+    Raises:
+        FactmemError: the value is something else, or the weights contain NaN or infinity.
+    """
+    if isinstance(value, Transformer):
+        save_transformer(value, path)
+    elif isinstance(value, FactTable):
+        save_table(value, path)
+    else:
+        raise FactmemError(
+            f"only transformers and fact tables can be saved, got {type(value).__name__}"
+        )
+
+
+def load(path: str | os.PathLike[str]) -> Transformer | FactTable:
+    """Load a transformer or a fact table that `save` wrote.
+
+    Raises:
+        TensorFileError: the file is damaged or was not written by factmem.
+        OSError: the file cannot be opened.
+    """
+    return load_transformer(path) if read_kind(path) == _KIND else load_table(path)
 
 
 def save_transformer(model: Transformer, path: str | os.PathLike[str]) -> None:
