@@ -9,7 +9,7 @@ from tests.plotting.sample_curves import POPULATION, TIMES, curves
 from factmem.dynamics import PromptPopulation, find_stages
 from factmem.facts import FactTable
 from factmem.plotting import draw_matplotlib, flow_curves
-from factmem.plotting.flow_curves import AUTHORS_STAGES
+from factmem.paper.loss_figure import AUTHORS_STAGES
 
 
 def plot_of(losses, population=POPULATION, **options):
@@ -57,7 +57,7 @@ def test_a_stage_that_has_not_ended_reaches_the_end():
 
 def test_brackets_show_the_stages_of_the_authors():
     assert chart_of(curves()).brackets == ()
-    plot = plot_of(curves(), authors_stages=True)
+    plot = plot_of(curves(), reference_stages=AUTHORS_STAGES)
     (chart,) = plot.panels
     assert [span.end for span in chart.brackets] == [*AUTHORS_STAGES[:2], 800.0]
     assert AUTHORS_STAGES == (1800 * 0.1, 5000 * 0.1, 8192 * 0.1)
@@ -72,7 +72,7 @@ def test_stages_of_the_authors_beyond_the_end_are_left_out():
     short = type(losses)(
         losses.times[:50], type(losses.statistics)(*(v[:50] for v in losses.statistics))
     )
-    (bracket,) = chart_of(short, authors_stages=True).brackets
+    (bracket,) = chart_of(short, reference_stages=AUTHORS_STAGES).brackets
     assert (bracket.name, bracket.start, bracket.end) == ("initialization", 0.0, TIMES[49])
 
 
@@ -86,7 +86,7 @@ def test_the_exact_flow_is_a_reference_up_to_the_end():
 
 
 def test_logarithmic_time_covers_three_decades():
-    (axes,) = draw_matplotlib(plot_of(curves(), log_time=True, authors_stages=True)).axes
+    (axes,) = draw_matplotlib(plot_of(curves(), log_time=True, reference_stages=AUTHORS_STAGES)).axes
     assert axes.get_xlim() == (0.8, 800.0)
     assert axes.get_xscale() == "log"
     convergence = next(text for text in axes.texts if text.get_text() == "convergence")

@@ -107,10 +107,12 @@ def _plot(
     stages: "Stages",
     exact: "Flow | None",
 ) -> None:
+    from factmem.paper.loss_figure import AUTHORS_STAGES
     from factmem.plotting import draw_matplotlib, flow_curves, save_figure
 
     table = instance.table
-    is_figure_5 = (facts.subjects, facts.relations, facts.answers) == (16, 4, 8)
+    sizes = (facts.subjects, facts.relations, facts.answers)
+    is_figure_5 = (sizes, facts.table, learning.attention) == ((16, 4, 8), "structured", "linear")
     plot = flow_curves(
         curves,
         stages,
@@ -118,9 +120,7 @@ def _plot(
         title=f"{table.subjects} subjects, {table.relations} relations, "
         f"{table.answers_per_relation} answers each, {learning.attention} attention, "
         f"{learning.resolved_method}",
-        authors_stages=is_figure_5
-        and learning.attention == "linear"
-        and facts.table == "structured",
+        reference_stages=AUTHORS_STAGES if is_figure_5 else (),
         exact_flow=exact,
         log_time=curve.spacing == "log",
     )

@@ -12,10 +12,12 @@ from factmem.experiments.task import Experiment, Task
 from factmem.paper.figure import PaperFigure
 from factmem.plotting.plot import Axis, Chart, DataTable, Level, Line, Plot, Span
 
-__all__ = ["TABLE_SIZES", "loss_figure", "measure_losses"]
+__all__ = ["AUTHORS_STAGES", "TABLE_SIZES", "loss_figure", "measure_losses"]
 
 TABLE_SIZES = (16, 4, 8)
 """S, R and D of Figure 5."""
+AUTHORS_STAGES = (180.0, 500.0, 819.2)
+"""Ends of the stages that the authors shade by hand, in flow time."""
 _POINTS = 257
 _LOSSES = ("loss", "relation_loss", "subject_loss")
 

@@ -9,13 +9,7 @@ from factmem.plotting.plot import Axis, Chart, Level, Line, Plot, Span
 if TYPE_CHECKING:
     from factmem.dynamics import Curves, PromptPopulation, Stages
 
-__all__ = ["AUTHORS_STAGES", "flow_curves"]
-
-AUTHORS_STAGES = (180.0, 500.0, 819.2)
-"""Ends of the stages that the authors shade by hand, in flow time.
-
-Reference: Figure 5, left.
-"""
+__all__ = ["flow_curves"]
 
 _STAGE_NAMES = ("initialization", "hallucination", "convergence")
 
@@ -26,7 +20,7 @@ def flow_curves(
     population: "PromptPopulation",
     *,
     title: str = "",
-    authors_stages: bool = False,
+    reference_stages: tuple[float, ...] = (),
     exact_flow: "Curves | None" = None,
     log_time: bool = False,
 ) -> Plot:
@@ -37,7 +31,7 @@ def flow_curves(
         stages: the stages found in them.
         population: the prompts, for the levels of the loss.
         title: title of the plot.
-        authors_stages: whether to show the stages shaded by the authors above ours.
+        reference_stages: ends of the stages that the authors show, drawn above ours.
         exact_flow: the exact gradient flow, to compare SGD with.
         log_time: whether time is logarithmic, over three decades.
     """
@@ -66,7 +60,7 @@ def flow_curves(
         levels=_levels(population),
         spans=_spans(stages, end),
         spans_label="ours",
-        brackets=_authors_spans(end) if authors_stages else (),
+        brackets=_reference_spans(reference_stages, end),
         brackets_label="authors",
     )
     return Plot("flow", title, (chart,), columns=1, shared_legend=True)
@@ -81,8 +75,8 @@ def _spans(stages: "Stages", end: float) -> tuple[Span, ...]:
     return _named_spans(ends)
 
 
-def _authors_spans(end: float) -> tuple[Span, ...]:
-    ends = [0.0, *AUTHORS_STAGES]
+def _reference_spans(stages: tuple[float, ...], end: float) -> tuple[Span, ...]:
+    ends = [0.0, *stages]
     count = sum(start < end for start in ends[:-1])
     return _named_spans([min(time, end) for time in ends[: count + 1]])
 
