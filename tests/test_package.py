@@ -16,6 +16,7 @@ from collections.abc import Callable
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
+from typing import get_origin
 
 import pytest
 
@@ -147,7 +148,7 @@ class Default:
         self.value = value
 
     def __repr__(self) -> str:
-        if isinstance(self.value, enum.Enum):
+        if isinstance(self.value, enum.Enum) or repr(self.value) == "<factory>":
             return str(self.value)
         if self.value is None or isinstance(self.value, bool | int | float | str | tuple):
             return repr(self.value)
@@ -171,7 +172,8 @@ def describe(name: str, entry: object) -> list[str]:
     if inspect.ismodule(entry):
         return []
     if not isinstance(entry, type):
-        return [f"{name}{describe_signature(entry)}" if callable(entry) else name]
+        alias = get_origin(entry) is not None
+        return [f"{name}{describe_signature(entry)}" if callable(entry) and not alias else name]
     if issubclass(entry, enum.Enum):
         return [f"{name}: {', '.join(entry.__members__)}" if len(entry) else f"{name} (enum)"]
     if issubclass(entry, BaseException) or getattr(entry, "_is_protocol", False):

@@ -33,7 +33,6 @@ from .memory_methods import build_memory as build_memory
 from .memory_methods import register_memory_method as register_memory_method
 from .memory_spec import MemoryInstance as MemoryInstance
 from .memory_spec import MemorySpec as MemorySpec
-from .registry import Registry as Registry
 from .scheduler import PendingTasks as PendingTasks
 from .scheduler import Records as Records
 from .scheduler import SweepState as SweepState

@@ -101,9 +101,11 @@ class FactTable:
 
     @classmethod
     def structured(cls, subjects: int, relations: int, answers_per_relation: int) -> "FactTable":
-        """Return the table of Figure 5: a*(s, r) = r·D + ⌊s·D/S⌋.
+        """Return the table a*(s, r) = r·D + ⌊s·D/S⌋.
 
         All answers are equally frequent if D divides S.
+
+        Reference: Figure 5.
         """
         subjects, relations, answers_per_relation = _sizes(
             subjects, relations, answers_per_relation

@@ -4,6 +4,9 @@ from .memories import MemoryTrainingResult as MemoryTrainingResult
 from .memories import init_linear_memory as init_linear_memory
 from .memories import init_mlp_memory as init_mlp_memory
 from .memories import train_memories as train_memories
+from .optimizers import OPTIMIZERS as OPTIMIZERS
+from .optimizers import Optimizer as Optimizer
+from .optimizers import register_optimizer as register_optimizer
 from .padding import PaddedSizes as PaddedSizes
 from .protocol import BEST as BEST
 from .protocol import LINEAR_PROTOCOL as LINEAR_PROTOCOL

@@ -14,13 +14,11 @@ __all__ = [
     "QUICK",
     "QUICK_MLP_PROTOCOL",
     "MemoryProtocol",
-    "Optimizer",
     "Protocol",
     "Schedule",
     "StepConfig",
 ]
 
-Optimizer = Literal["adam", "muon"]
 Schedule = Literal["constant", "cosine"]
 
 _MAX_STEPS = 2**30
@@ -35,7 +33,7 @@ def _check_learning_rate(rate: float) -> None:
 class StepConfig(NamedTuple):
     """The static part of a training step, which is compiled in; all other settings are data."""
 
-    optimizer: Optimizer = "adam"
+    optimizer: str = "adam"
     schedule: Schedule = "constant"
     batch: int = 1024
     stratified: bool = False
@@ -52,7 +50,7 @@ class Protocol:
         steps: the maximum number of steps of a run.
         batch: the number of fresh prompts in a step.
         stratified: whether the facts of a batch are a stratified sample, not independent draws.
-        optimizer: "adam" or "muon".
+        optimizer: "adam", "muon" or another name in `OPTIMIZERS`.
         schedule: "constant", or "cosine" decay to 0 at the last step.
         momentum: β1 of Adam, β of Muon.
         beta2: β2 of Adam.
@@ -71,7 +69,7 @@ class Protocol:
     steps: int = 2**14
     batch: int = 1024
     stratified: bool = False
-    optimizer: Optimizer = "adam"
+    optimizer: str = "adam"
     schedule: Schedule = "constant"
     momentum: float = 0.9
     beta2: float = 0.999

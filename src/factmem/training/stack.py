@@ -16,11 +16,8 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from factmem.facts.prompts import PromptBatch, PromptDistribution
-from factmem.training.optimizers import (
-    Hyperparameters,
-    gradient_transformation,
-    scheduled_learning_rate,
-)
+from factmem.training.hyperparameters import Hyperparameters, scheduled_learning_rate
+from factmem.training.optimizers import gradient_transformation
 from factmem.training.protocol import StepConfig
 from factmem.transformer.attention import TRAINING_TOLERANCE
 from factmem.transformer.model import Transformer, accuracy_from_logits, mean_cross_entropy

@@ -22,7 +22,7 @@ from factmem._core.progress import Report
 from factmem.facts.prompts import PromptDistribution
 from factmem.memories.decoding import decodable
 from factmem.training.checkpoint import Checkpoint, digest
-from factmem.training.optimizers import Hyperparameters
+from factmem.training.hyperparameters import Hyperparameters
 from factmem.training.padding import PaddedSizes
 from factmem.training.protocol import PAPER, Protocol
 from factmem.training.runs import TrainingResult, TrainingRun, best_run, runs_for_learning_rates

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from factmem._core.errors import FactmemError
 from factmem._core.progress import Report
+from factmem._core.registry import Registry
 from factmem._core.result import Result, Status
-from factmem.experiments.registry import Registry
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Key

@@ -9,8 +9,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from factmem._core.progress import Report
+from factmem._core.registry import Registry
 from factmem._core.result import Result
-from factmem.experiments.registry import Registry
 
 if TYPE_CHECKING:
     from factmem.experiments.transformer_spec import TransformerInstance
@@ -75,7 +75,7 @@ MethodT = TypeVar("MethodT", bound=type[TransformerMethod])
 
 
 def register_transformer_method(
-    name: str, *, summary: str, order: int = 1000
+    name: str, *, summary: str, order: int | float = 1000
 ) -> Callable[[MethodT], MethodT]:
     """Register a class as a transformer method.
 

@@ -1,9 +1,9 @@
-"""Registries: methods, figures and claims by name, discovered from the modules of a package."""
+"""Registries: methods and optimizers by name, discovered from the modules of a package."""
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterator, Mapping
-from typing import Generic, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import Any, Generic, TypeVar
 
 from factmem._core.errors import FactmemError, printable
 
@@ -45,7 +45,12 @@ class Registry(Generic[EntryT], Mapping[str, EntryT]):
         self._entries[name] = (order, entry)
 
     def remove(self, name: str) -> None:
-        """Remove an entry, for example at the end of a test."""
+        """Remove an entry, for example at the end of a test.
+
+        Raises:
+            FactmemError: there is none.
+        """
+        self[name]
         del self._entries[name]
 
     def __getitem__(self, name: str) -> EntryT:
@@ -60,6 +65,11 @@ class Registry(Generic[EntryT], Mapping[str, EntryT]):
                 f"unknown {self.kind} '{printable(str(name))}'; choose from {', '.join(self)}"
             )
         return self._entries[name][1]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return an entry, or the default if there is none."""
+        self._load()
+        return self._entries[name][1] if name in self._entries else default
 
     def __contains__(self, name: object) -> bool:
         self._load()
@@ -76,11 +86,12 @@ class Registry(Generic[EntryT], Mapping[str, EntryT]):
     def _load(self) -> None:
         if self._loaded:
             return
-        self._loaded = True
-        package = importlib.import_module(self.package)
-        for module in pkgutil.iter_modules(package.__path__):
-            if module.name.startswith(self.prefixes):
-                importlib.import_module(f"{self.package}.{module.name}")
-
-
-Decorator = Callable[[EntryT], EntryT]
+        self._loaded = True  # modules may use the registry while they are imported
+        try:
+            package = importlib.import_module(self.package)
+            for module in pkgutil.iter_modules(package.__path__):
+                if module.name.startswith(self.prefixes):
+                    importlib.import_module(f"{self.package}.{module.name}")
+        except BaseException:
+            self._loaded = False
+            raise
