@@ -13,7 +13,7 @@ from factmem.bounds.occupancy import unseen_mean, unseen_variance
 
 
 def recursive_distribution(draws, kinds):
-    """QuestionProbabilities of 0 … kinds things unseen, one draw after another."""
+    """Compute the probabilities of 0 … kinds unseen kinds, draw by draw."""
     seen = np.zeros(kinds + 1)
     seen[0] = 1
     new = 1 - np.arange(kinds + 1) / kinds
