@@ -7,20 +7,21 @@ STAMP := $(VENV)/.factmem-installed
 DOCS_STAMP := $(VENV)/.factmem-docs-installed
 PIP := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help reproduce test nightly browser lint format bench bench-memories bench-scaling bench-compiler bench-protocols bench-capacity bench-dynamics bench-bounds docs clean
+.PHONY: help reproduce test nightly browser lint format bench bench-memories bench-scaling bench-compiler bench-protocols bench-capacity bench-dynamics bench-bounds bench-smallest docs clean
 
 help:
 	@echo 'make reproduce  every figure and claim of the paper, and a report: reproduction/report.html'
 	@echo 'make test       lint, types and tests'
 	@echo 'make nightly    the slow tests too'
 	@echo 'make bench      speed, as ratios to benchmarks/dense.py measured in the same run'
-	@echo 'make bench-memories  numbers that each memory needs, into benchmarks/memories.md; resumes'
+	@echo 'make bench-memories  parameters that each memory needs, into benchmarks/memories.md; resumes'
 	@echo 'make bench-scaling   how Theorems 3 and 4 grow with the facts, into benchmarks/scaling.md; resumes'
 	@echo 'make bench-compiler  facts per parameter of the compiler, into benchmarks/compiler.md; resumes'
 	@echo 'make bench-protocols  facts that training stores by each protocol, into benchmarks/protocols.md; resumes'
-	@echo 'make bench-capacity  facts that shapes store, and when training is hopeless, into benchmarks/; resumes'
+	@echo 'make bench-capacity  facts that shapes store, and the early stopping rule, into benchmarks/; resumes'
 	@echo 'make bench-dynamics  maps of the stages of training, into docs/dynamics/; resumes'
-	@echo 'make bench-bounds  bits that models hold, and losses, beside the bounds, into docs/bounds/; resumes'
+	@echo 'make bench-bounds  stored bits and losses of models beside the bounds, into docs/bounds/; resumes'
+	@echo 'make bench-smallest  the smallest case of each benchmark, printed as JSON'
 	@echo 'make docs       the documentation, into site/'
 	@echo 'make format     let ruff rewrite the code in the house style'
 	@echo 'VENV=folder     where the virtual environment goes (default .venv)'
@@ -81,7 +82,7 @@ bench-protocols: $(STAMP)
 	$(BIN)/python benchmarks/protocols.py
 
 bench-capacity: $(STAMP)
-	$(BIN)/python benchmarks/hopeless.py
+	$(BIN)/python benchmarks/early_stopping.py
 	$(BIN)/python benchmarks/capacity.py
 
 bench-dynamics: $(STAMP)
@@ -89,6 +90,11 @@ bench-dynamics: $(STAMP)
 
 bench-bounds: $(STAMP)
 	$(BIN)/python benchmarks/bounds.py
+
+bench-smallest: $(STAMP)
+	for name in bounds capacity compiler dynamics early_stopping forms memories protocols scaling training; do \
+		echo "$$name:"; $(BIN)/python benchmarks/$$name.py --smallest || exit 1; \
+	done
 
 docs: $(DOCS_STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -1,40 +1,43 @@
 """How many facts shapes store, with seeds, spread, margins, time and cost.
 
-Every search is `find_capacity` with one worker a core. Results are kept in `results/`, so that a
-script started again does what is missing; `benchmarks/capacity.md` is written from them.
+Every search runs on one worker per core. Runs are kept in the run store: an interrupted benchmark
+resumes. Writes `benchmarks/capacity.md`.
 
-    python benchmarks/capacity.py [--only NAME …] [--only-kept]
+    python benchmarks/capacity.py [--only NAME …] [--workers COUNT] [--stored-only]
 """
 
-import argparse
 import statistics
-import time
+from functools import partial
 from pathlib import Path
 
 from factmem.experiments import (
     Bracket,
+    Capacity,
+    CapacitySearches,
     LinearCapacityProblem,
     LocalWorkers,
     MLPCapacityProblem,
-    Store,
     TransformerCapacityProblem,
-    Workers,
-    find_capacity,
-    walk,
+    Verdict,
+    trace_search,
 )
-from factmem.experiments.search import Verdict
-from kept import RESULTS
+from factmem.facts.vocabulary import Vocabulary
+from factmem.training.protocol import PAPER
+from factmem.transformer.shape import Shape
+from results import Results, open_results, option_parser
 
-SHAPE = (32, 8, 4, 32)
+PAGE = Path(__file__).with_suffix(".md")
+SHAPE = Shape(32, 8, 4, 32)
+SMALL = Shape(16, 8, 2, 16)
 FIVE, THREE = range(5), range(3)
 
 SEARCHES = {
-    "paper": (TransformerCapacityProblem(*SHAPE), FIVE),
-    "compiled": (TransformerCapacityProblem(*SHAPE, protocol="compiled", criterion=1.0), FIVE),
-    "best": (TransformerCapacityProblem(*SHAPE, protocol="best"), THREE),
-    "paper, S = R²": (TransformerCapacityProblem(16, 8, 2, 16, scaling="s=r2"), THREE),
-    "paper, D = S = R": (TransformerCapacityProblem(16, 8, 2, 16, None, scaling="d=s=r"), THREE),
-    "paper, attention alone": (TransformerCapacityProblem(16, 8, 4, 0), THREE),
+    "paper": (TransformerCapacityProblem(SHAPE), FIVE),
+    "compiled": (TransformerCapacityProblem(SHAPE, protocol="compiled", criterion=1.0), FIVE),
+    "best": (TransformerCapacityProblem(SHAPE, protocol="best"), THREE),
+    "paper, S = R²": (TransformerCapacityProblem(SMALL, scaling="s=r2"), THREE),
+    "paper, D = S = R": (TransformerCapacityProblem(SMALL, None, scaling="d=s=r"), THREE),
+    "paper, attention alone": (TransformerCapacityProblem(Shape(16, 8, 4, 0)), THREE),
     "maximal, d = 16": (LinearCapacityProblem(16), FIVE),
     "maximal, d = 32": (LinearCapacityProblem(32), FIVE),
     "maximal, d = 64": (LinearCapacityProblem(64), FIVE),
@@ -45,91 +48,82 @@ SEARCHES = {
     "trained MLP, d = m = 16, M = 32": (MLPCapacityProblem(16, 16, "trained", 32, 0.99), THREE),
 }
 
-
-class Nobody(Workers):
-    """For reading only: a search that lacks something stops there."""
-
-    def free(self):
-        raise LookupError
-
-    def submit(self, task):
-        raise LookupError
-
-    def stop(self, future):
-        return False
-
-    def close(self):
-        pass
+SMALLEST = {
+    "maximal, d = 8": (LinearCapacityProblem(8), range(2)),
+    "fitted MLP, d = m = 4": (MLPCapacityProblem(4, 4), range(2)),
+}
 
 
-def searched(name, store, workers):
-    question, seeds = SEARCHES[name]
-    start = time.monotonic()
-    found = find_capacity(question, seeds, store, workers)
-    run = sum(not r.kept for seed in found.seeds for r in seed.probes.values())
-    if run:
-        print(f"{name}: {found.facts} facts, {run} probes run, {time.monotonic() - start:.0f} s")
-    return found
+def search(name: str, problem, seeds, results: Results) -> Capacity | None:
+    """Search one shape, or return None if the search is not in the store."""
+    capacities = results.get(CapacitySearches([problem], seeds))
+    if capacities is None:
+        print(f"not in the store: {name}")
+        return None
+    (capacity,) = capacities
+    new = sum(not run.from_store for seed in capacity.seeds for run in seed.probes.values())
+    print(f"{name}: {capacity.facts} facts, {new} new runs", flush=True)
+    return capacity
 
 
-def row(name, found):
-    question = found.problem
-    lowers = [seed.bracket.lower or 0 for seed in found.seeds]
-    facts = [question.facts(lower) if lower else 0 for lower in lowers]
-    largest = [seed.largest.metrics for seed in found.seeds if seed.largest is not None]
-    margins = [m["relative_margin"] for m in largest]
-    probes = [record for seed in found.seeds for record in seed.probes.values()]
-    widest = max(s.bracket.upper / s.bracket.lower for s in found.seeds if s.bracket.lower)
+def format_row(name: str, capacity: Capacity) -> str:
+    """Return a row of the table."""
+    problem = capacity.problem
+    sizes = [seed.bracket.lower or 0 for seed in capacity.seeds]
+    facts = [problem.facts(size) if size else 0 for size in sizes]
+    largest = [seed.largest.metrics for seed in capacity.seeds if seed.largest is not None]
+    margins = [metrics["relative_margin"] for metrics in largest]
+    runs = [record for seed in capacity.seeds for record in seed.probes.values()]
+    widest = max(s.bracket.upper / s.bracket.lower for s in capacity.seeds if s.bracket.lower)
     return (
-        f"| {name} | {question.parameters:,} | {question.criterion:g} | "
-        f"{', '.join(map(str, lowers))} | {widest:.3f} | **{found.facts:,}** "
-        f"({min(facts):,} to {max(facts):,}) | {found.facts / question.parameters:.3f} | "
-        f"{statistics.median(margins):.1e} | {len(probes)} | "
-        f"{sum(record.seconds for record in probes) / len(found.seeds):.0f} |"
+        f"| {name} | {problem.parameters:,} | {problem.criterion:g} | "
+        f"{', '.join(map(str, sizes))} | {widest:.3f} | **{capacity.facts:,}** "
+        f"({min(facts):,} to {max(facts):,}) | {capacity.facts / problem.parameters:.3f} | "
+        f"{statistics.median(margins):.1e} | {len(runs)} | "
+        f"{sum(record.seconds for record in runs) / len(capacity.seeds):.0f} |"
     )
 
 
-def costs(found):
-    """What the search of one seed cost, and what the authors' would, in FLOP."""
-    from factmem import PAPER, Shape, Vocabulary
+def search_costs(capacity: Capacity):
+    """Return the cost of our search for seed 0 and of the authors' search, in FLOP."""
     from factmem.training import step_flops
 
-    seed = found.seeds[0]
-    ours = sum(record.metrics["flops"] for record in seed.probes.values())
-    every = len(PAPER.learning_rates) * PAPER.steps
+    seed = capacity.seeds[0]
+    runs = seed.probes.values()
+    steps_per_size = len(PAPER.learning_rates) * PAPER.steps
     limit = seed.bracket.lower
-    theirs = trace_search(
-        found.problem.paper_search,
+    authors_search = trace_search(
+        capacity.problem.paper_search,
         lambda size: Verdict.STORED if size <= limit else Verdict.NOT_STORED,
     )
-    assert theirs.bracket == Bracket(limit, limit + 1)
+    assert authors_search.bracket == Bracket(limit, limit + 1)
 
-    def in_engine(size):
-        words = Vocabulary(size, size, 2 * size, 8 * size)
-        return step_flops(Shape(*SHAPE), words, PAPER.batch)
+    def engine_flops(size):
+        vocabulary = Vocabulary(size, size, 2 * size, 8 * size)
+        return step_flops(SHAPE, vocabulary, PAPER.batch)
 
-    # Sizes that they store cost them something too; it is left out, so that this is a lower bound.
-    failing = [size for size in theirs.sizes if size > limit]
+    # Sizes that are stored have a cost too. It is left out, so this is a lower bound.
+    failing = [size for size in authors_search.sizes if size > limit]
     return {
-        "ours": ours,
-        "run_steps": sum(record.metrics["run_steps"] for record in seed.probes.values()),
         "sizes": list(seed.probes),
-        "their_sizes": theirs.sizes,
-        "their_run_steps": every * len(failing),
-        "engine": sum(every * in_engine(size) for size in failing),
-        "dense": sum(every * dense_flops(size) for size in failing),
+        "run_steps": sum(record.metrics["run_steps"] for record in runs),
+        "flops": sum(record.metrics["flops"] for record in runs),
+        "authors_sizes": authors_search.sizes,
+        "authors_run_steps": steps_per_size * len(failing),
+        "authors_engine_flops": sum(steps_per_size * engine_flops(size) for size in failing),
+        "authors_dense_flops": sum(steps_per_size * dense_flops(size) for size in failing),
     }
 
 
 def dense_flops(size):
-    """Of one step of `dense.py`, which computes as the authors' code does."""
+    """Count the FLOP of one step of `dense.py`, which computes as the authors' code does."""
     import jax
     import jax.random as jr
 
     import dense
     from flops import dot_flops
 
-    shape = dense.Size(*SHAPE, size, size, 8)
+    shape = dense.Size(SHAPE.dim, SHAPE.heads, SHAPE.head_dim, SHAPE.width, size, size, 8)
     weights = dense.initial_weights(jr.key(0), shape)
     tables = dense.initial_tables(jr.key(1), shape)
     tokens, answers = dense.sample(jr.key(2), dense.random_table(jr.key(3), shape), shape)
@@ -137,66 +131,71 @@ def dense_flops(size):
     return dot_flops(program.jaxpr)
 
 
-def written(found):
+def format_page(capacities: dict[str, Capacity]) -> str:
+    """Return the page."""
     lines = [
         "# Facts stored, by search",
         "",
-        "By `benchmarks/capacity.py`; embeddings are random and given, D = 8 unless it is S.",
-        "*Largest* is S of a transformer, N of a memory, seed by seed from 0; the next larger size",
-        "within the ratio (the widest of all seeds) was tried and is not stored. Transformers",
-        "have the shape (32, 8, 4, 32), with other scalings (16, 8, 2, 16), attention alone",
-        "(16, 8, 4, 0). The margin is the smallest relative one of the largest size, median over",
-        "seeds; where 99 % count as stored it is that of a wrong answer. Seconds are of one core,",
-        "all probes of a seed together, on a machine that had other work at times.",
+        "Written by `benchmarks/capacity.py`; embeddings are given and random, D = 8 unless D = S.",
+        "*Largest* is S of a transformer or N of a memory for the seeds 0, 1, …; the next larger",
+        "size, larger by at most the given ratio, was tried and is not stored. Transformers have",
+        "the shape (32, 8, 4, 32), for other scalings (16, 8, 2, 16), with attention alone",
+        "(16, 8, 4, 0). The margin is the smallest relative margin at the largest size, the median",
+        "over seeds; where 99 % count as stored, it belongs to a wrong answer. The time is that of",
+        "all runs of a seed on one core of a machine that was partly busy.",
         "",
         "| | parameters | criterion | largest, by seed | ratio | facts, median (range) |"
-        " a parameter | margin | probes | seconds a seed |",
+        " facts per parameter | margin | runs | time per seed (s) |",
         "|---|---|---|---|---|---|---|---|---|---|",
-        *(row(name, each) for name, each in found.items()),
+        *(format_row(name, capacity) for name, capacity in capacities.items()),
     ]
-    if "paper" in found:
-        cost = costs(found["paper"])
+    if "paper" in capacities:
+        costs = search_costs(capacities["paper"])
+        ours, dense = costs["flops"], costs["authors_dense_flops"]
         lines += [
             "",
-            "## Against the authors' search",
+            "## Cost compared with the authors' search",
             "",
-            "Seed 0 of `paper`, matrix products alone, on the path of the search; what idle cores",
-            "try ahead is not counted.",
+            "Seed 0 of `paper`, matrix products only, on the path of the search; sizes that idle",
+            "cores try in advance are not counted.",
             "",
-            "| | sizes S | run-steps | FLOP |",
+            "| search | sizes S | run-steps | FLOP |",
             "|---|---|---|---|",
-            f"| ours | {', '.join(map(str, cost['sizes']))} | {cost['run_steps']:,} | "
-            f"{cost['ours']:.2e} |",
-            f"| theirs, dense as their code is | {', '.join(map(str, cost['their_sizes']))} | "
-            f"{cost['their_run_steps']:,} | {cost['dense']:.2e} |",
-            f"| theirs, on our engine | the same | the same | {cost['engine']:.2e} |",
+            f"| ours | {', '.join(map(str, costs['sizes']))} | {costs['run_steps']:,} | "
+            f"{ours:.2e} |",
+            f"| the authors', dense as in their code | "
+            f"{', '.join(map(str, costs['authors_sizes']))} | "
+            f"{costs['authors_run_steps']:,} | {dense:.2e} |",
+            f"| the authors', on our engine | the same | the same | "
+            f"{costs['authors_engine_flops']:.2e} |",
             "",
-            "Theirs counts only sizes that are not stored, each with three rates and 2^14 steps,",
-            f"and is a lower bound: **{cost['dense'] / cost['ours']:.0f}** times ours as their "
-            f"code computes, {cost['engine'] / cost['ours']:.0f} times on our engine, "
-            f"{cost['their_run_steps'] / cost['run_steps']:.1f} times the run-steps.",
+            "For the authors' search only sizes that are not stored are counted, each with three",
+            "learning rates and 2^14 steps. It is a lower bound: "
+            f"**{dense / ours:.0f}** times ours as their code computes, "
+            f"{costs['authors_engine_flops'] / ours:.0f} times on our engine, "
+            f"{costs['authors_run_steps'] / costs['run_steps']:.1f} times the run-steps.",
         ]
     return "\n".join(lines) + "\n"
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="+", default=list(SEARCHES), choices=list(SEARCHES))
-    parser.add_argument("--only-kept", action="store_true")
+def main() -> None:
+    parser = option_parser(__doc__)
+    parser.add_argument("--only", nargs="+", metavar="NAME", choices=list(SEARCHES))
+    parser.add_argument("--workers", type=int, help="number of processes; default: all cores")
     options = parser.parse_args()
-    found = {}
-    with Store(RESULTS / "capacity.sqlite") as store:
-        if not options.only_kept:
-            with LocalWorkers() as workers:
-                for name in options.only:
-                    searched(name, store, workers)
-        for name in SEARCHES:
-            try:
-                found[name] = searched(name, store, Nobody())
-            except LookupError:
-                print(f"missing: {name}")
-    page = written(found)
-    Path(__file__).with_suffix(".md").write_text(page)
+    searches = SMALLEST if options.smallest else SEARCHES
+    names = options.only or list(searches)
+    with open_results(options, partial(LocalWorkers, options.workers)) as results:
+        capacities = {name: search(name, *searches[name], results) for name in names}
+        # The page has all searches that the store has.
+        stored = Results(results.store)
+        for name in searches:
+            if name not in capacities:
+                capacities[name] = search(name, *searches[name], stored)
+    capacities = {name: capacities[name] for name in searches}
+    page = format_page({name: c for name, c in capacities.items() if c is not None})
+    if not options.smallest:
+        PAGE.write_text(page)
     print(page)
 
 

@@ -1,8 +1,8 @@
-"""Floating-point operations of a program, counted in the program itself."""
+"""Floating-point operations of a program, counted in its jaxpr."""
 
 
 def dot_flops(jaxpr) -> int:
-    """Additions and multiplications of all matrix products in a program, loops taken once."""
+    """Count additions and multiplications of all matrix products; a loop body counts once."""
     total = 0
     for equation in jaxpr.eqns:
         if equation.primitive.name == "dot_general":
@@ -12,8 +12,8 @@ def dot_flops(jaxpr) -> int:
                 inner *= equation.invars[0].aval.shape[axis]
             total += 2 * inner * equation.outvars[0].aval.size
         for value in equation.params.values():
-            for inside in value if isinstance(value, tuple | list) else (value,):
-                inside = getattr(inside, "jaxpr", inside)
-                if hasattr(inside, "eqns"):
-                    total += dot_flops(inside)
+            for part in value if isinstance(value, tuple | list) else (value,):
+                part = getattr(part, "jaxpr", part)
+                if hasattr(part, "eqns"):
+                    total += dot_flops(part)
     return total

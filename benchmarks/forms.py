@@ -1,10 +1,11 @@
-"""One training step of the form over token counts against `dense.py`, in the same run.
+"""The time of one training step on token counts, relative to `dense.py` in the same run.
 
-Both steps do the same work: sample a batch of 1024 prompts of 32 tokens, forward, backward, Adam.
-Both are jitted and called once a step from Python, on all cores. Rounds of the two alternate, and
-the ratio is taken round by round, so that a machine that slows down slows both.
+Both steps do the same work: they sample a batch of 1024 prompts of 32 tokens and do a forward pass,
+a backward pass and an Adam update. Both are jitted and called once per step from Python, on all
+cores. Rounds of the two alternate, and a ratio is computed for each round, so that a busy machine
+slows both down.
 
-    python benchmarks/forms.py [--rounds N] [--tolerance X] [--json]
+    python benchmarks/forms.py [--rounds N] [--tolerance X] [--json] [--smallest]
 """
 
 import argparse
@@ -22,19 +23,29 @@ from rich.console import Console
 from rich.table import Table
 
 import dense
-from factmem import FactTable, PromptDistribution, Shape, Transformer, cross_entropy
-from factmem.facts import count_tokens
-from factmem.transformer import EXPERIMENTS, TRAINING_TOLERANCE, Embeddings, Weights
+from factmem.experiments import PromptSpec
+from factmem.facts import FactTable, count_tokens
+from factmem.transformer import (
+    EXPERIMENT_CONVENTION,
+    TRAINING_TOLERANCE,
+    Embeddings,
+    Shape,
+    Transformer,
+    Weights,
+    cross_entropy,
+)
+
+SMALLEST = dense.Size(16, 4, 4, 16, 8, 8, 4, batch=64)
 
 
-def same_model(size, tables, weights, vocabulary):
-    """The baseline's tables and weights as a factmem transformer."""
-    turned = {name: jnp.swapaxes(weights[name], 1, 2) for name in "qkv"}
+def convert_model(size, tables, weights, vocabulary):
+    """Return the baseline's tables and weights as a factmem transformer."""
+    transposed = {name: jnp.swapaxes(weights[name], 1, 2) for name in "qkv"}
     return Transformer(
         Weights(
-            query=turned["q"],
-            key=turned["k"],
-            value=turned["v"],
+            query=transposed["q"],
+            key=transposed["k"],
+            value=transposed["v"],
             output=weights["o"],
             mlp_in=weights["w1"].T,
             mlp_bias=weights["b1"],
@@ -43,22 +54,22 @@ def same_model(size, tables, weights, vocabulary):
         Embeddings(*tables),
         Shape(size.dim, size.heads, size.head_dim, size.width),
         vocabulary,
-        EXPERIMENTS,
+        EXPERIMENT_CONVENTION,
     )
 
 
-def make_step(model, asked, batch, tolerance=TRAINING_TOLERANCE, learning_rate=1e-3):
-    """A jitted `step(key, number, weights, optimizer_state)`, as in `dense.make_step`."""
+def make_step(model, prompts, batch_size, tolerance=TRAINING_TOLERANCE, learning_rate=1e-3):
+    """Return a jitted `step(key, number, weights, optimizer_state)`, as `dense.make_step` does."""
     optimizer = optax.adam(learning_rate)
 
-    def loss(weights, prompts):
+    def loss(weights, batch):
         trained = eqx.tree_at(lambda m: m.weights, model, weights)
-        return cross_entropy(trained, prompts.content, prompts.answers, tolerance=tolerance)
+        return cross_entropy(trained, batch.content, batch.answers, tolerance=tolerance)
 
     @jax.jit
     def step(key, number, weights, state):
-        prompts = asked.sample(jr.fold_in(key, number), batch, form="counts")
-        value, gradient = jax.value_and_grad(loss)(weights, prompts)
+        batch = prompts.sample_batch(batch_size, form="counts", key=jr.fold_in(key, number))
+        value, gradient = jax.value_and_grad(loss)(weights, batch)
         updates, state = optimizer.update(gradient, state)
         return optax.apply_updates(weights, updates), state, value
 
@@ -66,29 +77,29 @@ def make_step(model, asked, batch, tolerance=TRAINING_TOLERANCE, learning_rate=1
 
 
 def gradient_difference(size, table, tables, model, tolerance):
-    """The largest difference in any weight's gradient, relative to its largest entry."""
+    """Return the largest difference of gradients, relative to the largest entry of each array."""
     tokens, answers = dense.sample(jr.key(5), table, size)
     counts = count_tokens(tokens, model.vocabulary.prompt_tokens)
     w = model.weights
-    turned = {
+    transposed = {
         n: jnp.swapaxes(a, 1, 2) for n, a in zip("qkv", (w.query, w.key, w.value), strict=True)
     }
-    weights = {"o": w.output, "w1": w.mlp_in.T, "b1": w.mlp_bias, "w2": w.mlp_out} | turned
-    theirs = jax.jit(jax.grad(dense.loss))(weights, tables, tokens, answers)
-    theirs = same_model(size, tables, theirs, model.vocabulary).weights
+    weights = {"o": w.output, "w1": w.mlp_in.T, "b1": w.mlp_bias, "w2": w.mlp_out} | transposed
+    expected = jax.jit(jax.grad(dense.loss))(weights, tables, tokens, answers)
+    expected = convert_model(size, tables, expected, model.vocabulary).weights
 
     @jax.jit
     @jax.grad
-    def ours(weights):
+    def gradient(weights):
         trained = eqx.tree_at(lambda m: m.weights, model, weights)
         return cross_entropy(trained, counts, answers, tolerance=tolerance)
 
-    pairs = zip(jax.tree.leaves(ours(w)), jax.tree.leaves(theirs), strict=True)
+    pairs = zip(jax.tree.leaves(gradient(w)), jax.tree.leaves(expected), strict=True)
     return max(float(np.abs(a - b).max() / np.abs(b).max()) for a, b in pairs)
 
 
-class Timed:
-    """A training loop that can be timed for a number of steps at a time."""
+class TrainingLoop:
+    """A training loop whose steps are timed."""
 
     def __init__(self, step, weights, state):
         self.step, self.weights, self.state, self.number = step, weights, state, 0
@@ -98,7 +109,7 @@ class Timed:
         self.milliseconds(5)
 
     def milliseconds(self, steps):
-        """The mean time of a step, over this many."""
+        """Return the mean time of a step over this many steps."""
         start = time.perf_counter()
         for _ in range(steps):
             self.number += 1
@@ -110,22 +121,23 @@ class Timed:
 
 
 def measure(size, rounds, tolerance):
+    """Return times, ratios and gradient differences of one size."""
     table = dense.random_table(jr.key(1), size)
     tables = dense.initial_tables(jr.key(2), size)
     weights = dense.initial_weights(jr.key(3), size)
     answers = size.relations * size.answers_per_relation
     names = tuple(f"answer {i:06d}" for i in range(answers))
-    asked = PromptDistribution.of(FactTable(np.asarray(table), answer_names=names))
-    model = same_model(size, tables, weights, asked.vocabulary)
+    prompts = PromptSpec().draw(FactTable(np.asarray(table), answer_names=names))
+    model = convert_model(size, tables, weights, prompts.vocabulary)
 
     dense_step, dense_init = dense.make_step(size, table, tables)
-    baseline = Timed(dense_step, weights, dense_init(weights))
-    step, init = make_step(model, asked, size.batch, tolerance)
-    ours = Timed(step, model.weights, init(model.weights))
+    baseline = TrainingLoop(dense_step, weights, dense_init(weights))
+    step, init = make_step(model, prompts, size.batch, tolerance)
+    counts = TrainingLoop(step, model.weights, init(model.weights))
 
     steps = max(5, round(400 / baseline.milliseconds(5)))
-    pairs = [(baseline.milliseconds(steps), ours.milliseconds(3 * steps)) for _ in range(rounds)]
-    trained = eqx.tree_at(lambda m: m.weights, model, ours.weights)
+    pairs = [(baseline.milliseconds(steps), counts.milliseconds(3 * steps)) for _ in range(rounds)]
+    trained = eqx.tree_at(lambda m: m.weights, model, counts.weights)
     ratios = sorted(slow / fast for slow, fast in pairs)
     return {
         "dim": size.dim,
@@ -139,12 +151,12 @@ def measure(size, rounds, tolerance):
         "count_milliseconds": statistics.median(fast for _, fast in pairs),
         "ratio": statistics.median(ratios),
         "ratio_range": [ratios[0], ratios[-1]],
-        "steps_trained": ours.number,
+        "steps_trained": counts.number,
         "gradient_difference": {
             "at_start": gradient_difference(size, table, tables, model, tolerance),
             "at_end": gradient_difference(size, table, tables, trained, tolerance),
         },
-        "compile_seconds": {"dense": baseline.compile_seconds, "count": ours.compile_seconds},
+        "compile_seconds": {"dense": baseline.compile_seconds, "count": counts.compile_seconds},
     }
 
 
@@ -153,16 +165,19 @@ def main():
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--tolerance", type=float, default=TRAINING_TOLERANCE)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--smallest", action="store_true", help="one small size, one round")
     options = parser.parse_args()
-    results = [measure(size, options.rounds, options.tolerance) for size in dense.SIZES]
+    sizes, rounds = ((SMALLEST,), 1) if options.smallest else (dense.SIZES, options.rounds)
+    results = [measure(size, rounds, options.tolerance) for size in sizes]
     if options.json:
         print(json.dumps({"results": results}))
         return
-    shown = Table(title=f"one training step, median of {options.rounds} alternating rounds")
-    for column in ("d, H, d_h, m, S=R, D", "dense", "counts", "ratio", "range", "gradients differ"):
-        shown.add_column(column, justify="right")
+    table = Table(title=f"one training step, median of {rounds} alternating rounds")
+    columns = ("d, H, d_h, m, S=R, D", "dense", "counts", "ratio", "range", "gradient difference")
+    for column in columns:
+        table.add_column(column, justify="right")
     for r in results:
-        shown.add_row(
+        table.add_row(
             f"{r['dim']}, {r['heads']}, {r['head_dim']}, {r['width']}, {r['subjects']}, "
             f"{r['answers_per_relation']}",
             f"{r['dense_milliseconds']:.1f} ms",
@@ -171,7 +186,7 @@ def main():
             "{:.1f} to {:.1f}".format(*r["ratio_range"]),
             "{at_start:.0e} to {at_end:.0e}".format(**r["gradient_difference"]),
         )
-    Console().print(shown)
+    Console().print(table)
 
 
 if __name__ == "__main__":

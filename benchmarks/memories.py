@@ -1,60 +1,52 @@
-"""How many numbers each method needs to store N associations, all of them.
+"""How many parameters each method needs to store N associations, all of them.
 
-For every method and seed the smallest width (for linear memories: the smallest dimension) at
-which every association is recalled, in float32 and with weights of 16 bits, by bisection until the
-bracket is 5 % wide; then what that memory is worth: numbers, bits per parameter, relative margin,
-bits per weight that it needs, noise that it stands, seconds to make it (compilation not counted).
-Random unit embeddings, given; a random permutation as the target. Grid, seeds and limits stand in
-`grid`, fixed before measuring.
+For every method and seed, bisection finds the smallest width (for linear memories, the smallest
+dimension) at which every association is recalled, in float32 and with weights of 16 bits. The final
+bracket is 5 % wide. The table gives the properties of that memory: parameters, bits per parameter,
+relative margin, bits per weight that it needs, noise that it tolerates, and the seconds to build it
+without compilation. Embeddings are random unit vectors, the target is a random permutation. Grid,
+seeds and limits are in `grid` and were fixed before measuring.
 
-Every probe is kept in a file as soon as it is done: started again, the script does what is missing.
+Runs are kept in the run store: an interrupted benchmark resumes.
 
     python benchmarks/memories.py            # N = 512 and 1024 at d = 64, five seeds
-    python benchmarks/memories.py --slow     # and d = 128, and the trained methods, three seeds
+    python benchmarks/memories.py --slow     # and d = 128 and trained methods, three seeds
+    python benchmarks/memories.py --smallest # the smallest case, in seconds
 """
 
-import argparse
 import statistics
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.random as jr
+from factmem.experiments import Experiment, MemorySpec, Task
+from factmem.training.protocol import LINEAR_PROTOCOL, MLP_PROTOCOL
+from results import Metrics, SequentialTasks, ThisProcess, open_results, option_parser
 
-from factmem._core.timing import Stopwatch
-from factmem.experiments.memory_methods import build
-from factmem.memories import Associations, bits_needed, noise_tolerated
-from factmem.training import (
-    LINEAR_PROTOCOL,
-    MLP_PROTOCOL,
-    MemoryProtocol,
-    linear_start,
-    mlp_start,
-    train_memories,
-)
-from kept import RESULTS, Kept, MissingError
-
-FOLDER = Path(__file__).parent
-KEPT = RESULTS / "memories.jsonl"
-TABLE = FOLDER / "memories.md"
+PAGE = Path(__file__).with_suffix(".md")
 BRACKET = 1.05
-VERSION = 1
-"""To be raised when what a probe measures changes its meaning."""
+STEP = 1.15
+# The paper's protocols, except that all associations must be recalled.
+PROTOCOLS = {
+    "trained-linear": replace(LINEAR_PROTOCOL, criterion=1.0),
+    "trained-mlp": replace(MLP_PROTOCOL, criterion=1.0),
+}
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One method at one size.
+    """A method at a number of facts.
 
-    `size` is what the search varies: width, rank or dim; `guess` is where it starts, `limit`
-    where it gives up.
+    `variable` is the size that is searched for, `dim` or `width`; `guess` is where the search
+    starts, `limit` where it gives up.
     """
 
     method: str
     facts: int
     dim: int | None
-    size: str
+    variable: str
     guess: int
     limit: int
     seeds: int = 5
@@ -65,8 +57,55 @@ class Cell:
     def name(self) -> str:
         return self.method if self.degree is None else f"{self.method}, k = {self.degree}"
 
+    @cache  # noqa: B019  identities are computed once
+    def task(self, size: int, seed: int) -> Task:
+        dim = size if self.variable == "dim" else self.dim
+        assert dim is not None
+        spec = MemorySpec(
+            method=self.method,
+            dim=dim,
+            facts=self.facts,
+            target="permutation",
+            width=size if self.variable == "width" else None,
+            rank=size // 2 if self.method == "low-rank" else None,
+            degree=self.degree,
+            protocol=PROTOCOLS.get(self.method),
+            seed=seed,
+        )
+        return Task(EXPERIMENT, spec.config())
+
+
+def measure_memory(**config: Any) -> dict[str, Any]:
+    """Build a memory and, if it recalls everything, measure its properties."""
+    from factmem.memories import bits_needed, noise_tolerated
+
+    result = MemorySpec.from_config(config).run()
+    memory, instance = result.model, result.instance
+    pairs = instance.associations
+    score = memory.score(pairs)
+    metrics: dict[str, Any] = {"accuracy": score.accuracy, "seconds": result.seconds}
+    if score.accuracy == 1:
+        metrics |= {
+            "parameters": score.parameters,
+            "bits_per_parameter": score.bits_per_parameter,
+            "relative_margin": score.relative_margin,
+            "bits_needed": bits_needed(memory, pairs),
+            "noise_tolerated": noise_tolerated(memory, pairs, key=instance.test_key),
+        }
+    return metrics
+
+
+EXPERIMENT = Experiment("smallest memory", 1, measure_memory)
+
+SMALLEST = [
+    Cell("hebbian", 48, None, "dim", 41, 256, seeds=1),
+    Cell("fitted-bilinear", 48, 16, "width", 3, 64, seeds=1),
+    Cell("trained-mlp", 48, 16, "width", 6, 64, seeds=1),
+]
+
 
 def grid() -> list[Cell]:
+    """Return all cells."""
     cells = []
     for facts in (512, 1024):
         cells += [
@@ -91,74 +130,36 @@ def grid() -> list[Cell]:
     return cells
 
 
-def probe(cell: Cell, size: int, seed: int) -> dict[str, Any]:
-    """Makes one memory and, if it recalls everything, says what it is worth."""
-    dim = size if cell.size == "dim" else cell.dim
-    pair_key, method_key, noise_key = jr.split(jr.key(seed), 3)
-    pairs = Associations.draw(pair_key, cell.facts, dim, target="permutation")
-    with Stopwatch() as watch:
-        memory = jax.block_until_ready(_memory(cell, size, dim, method_key, pairs))
-    score = memory.score(pairs)
-    result: dict[str, Any] = {"accuracy": score.accuracy, "seconds": watch.seconds}
-    if score.accuracy == 1:
-        result |= {
-            "numbers": score.parameters,
-            "bits_per_parameter": score.bits_per_parameter,
-            "relative_margin": score.relative_margin,
-            "bits_needed": bits_needed(memory, pairs),
-            "noise_tolerated": noise_tolerated(memory, pairs, noise_key),
-        }
-    return result
+Fit = tuple[int, Metrics] | None
+"""The smallest size and its metrics; None if even the limit does not store everything."""
 
 
-def _memory(cell: Cell, size: int, dim: int, key: Any, pairs: Associations) -> Any:
-    if cell.method.startswith("trained"):
-        # The paper's protocol, but for its criterion: here every association counts.
-        if cell.method == "trained-linear":
-            start, paper = linear_start(key, dim), LINEAR_PROTOCOL
-        else:
-            start, paper = mlp_start(key, dim, size), MLP_PROTOCOL
-        protocol = MemoryProtocol(paper.learning_rate, paper.steps, paper.checks, criterion=1.0)
-        return train_memories([start], [pairs], protocol)[0].memory
-    sizes = {"width": size} if cell.size == "width" else {}
-    if cell.method == "low-rank":
-        sizes = {"rank": size // 2}
-    if cell.degree is not None:
-        sizes["degree"] = cell.degree
-    return build(cell.method, key, pairs, **sizes).memory
+def search_cell(cell: Cell, metrics_of: Callable[[Task], Metrics]) -> list[Fit]:
+    """Find the smallest size for every seed; each search starts from the result of the last."""
+    fits: list[Fit] = []
+    guess = cell.guess
+    for seed in range(cell.seeds):
+        fit = search_size(cell, seed, guess, metrics_of)
+        fits.append(fit)
+        guess = cell.limit if fit is None else fit[0]
+    return fits
 
 
-def smallest(cell: Cell, seed: int, guess: int, kept: Kept) -> tuple[int, dict[str, Any]] | None:
-    """The smallest size that stores everything, and its probe; None if the limit does not."""
+def search_size(cell: Cell, seed: int, guess: int, metrics_of: Callable[[Task], Metrics]) -> Fit:
+    """Find the smallest size that stores everything."""
 
     def stores(size: int) -> bool:
-        what = {
-            "method": cell.name,
-            "facts": cell.facts,
-            "dim": cell.dim,
-            "size": size,
-            "seed": seed,
-            "version": VERSION,
-        }
-        found[size] = kept.get(what, lambda: probe(cell, size, seed))
+        metrics = metrics_of(cell.task(size, seed))
         # 100 % counts only if it holds in float32 and with weights of 16 bits.
-        success = (found[size].get("bits_needed") or 99) <= 16
-        verdict = "stored" if success else f"accuracy {found[size]['accuracy']:.3f}"
-        print(
-            f"  {cell.name}, N = {cell.facts}, {cell.size} {size}, seed {seed}: {verdict}, "
-            f"{found[size]['seconds']:.1f} s",
-            flush=True,
-        )
-        return success
+        return (metrics.get("bits_needed") or 99) <= 16
 
-    found: dict[int, dict[str, Any]] = {}
     low, high = 0, guess
     while not stores(high):
         if high >= cell.limit:
             return None
-        low, high = high, min(cell.limit, max(high + 1, int(high * 1.15)))
+        low, high = high, min(cell.limit, max(high + 1, int(high * STEP)))
     while low == 0 and high > 1:
-        lower = min(high - 1, int(high / 1.15))
+        lower = min(high - 1, int(high / STEP))
         if stores(lower):
             high = lower
         else:
@@ -166,31 +167,23 @@ def smallest(cell: Cell, seed: int, guess: int, kept: Kept) -> tuple[int, dict[s
     while high > low + 1 and high > BRACKET * low:
         middle = (low + high) // 2
         low, high = (low, middle) if stores(middle) else (middle, high)
-    return high, found[high]
+    return high, metrics_of(cell.task(high, seed))
 
 
-def measured(cell: Cell, kept: Kept) -> list[tuple[int, dict[str, Any]] | None]:
-    results, guess = [], cell.guess
-    for seed in range(cell.seeds):
-        result = smallest(cell, seed, guess, kept)
-        results.append(result)
-        guess = cell.limit if result is None else result[0]
-    return results
-
-
-def row(cell: Cell, results: list[tuple[int, dict[str, Any]] | None]) -> str:
-    stored = [result for result in results if result is not None]
-    where = f"{cell.facts} | {'found' if cell.dim is None else cell.dim}"
-    head = f"| {cell.name} | {where} | {cell.seeds}"
-    if len(stored) < len(results):
-        count = len(results) - len(stored)
+def format_row(cell: Cell, fits: list[Fit]) -> str:
+    """Return a row of the table."""
+    stored = [fit for fit in fits if fit is not None]
+    sizes = f"{cell.facts} | {'searched' if cell.dim is None else cell.dim}"
+    head = f"| {cell.name} | {sizes} | {cell.seeds}"
+    if len(stored) < len(fits):
+        count = len(fits) - len(stored)
         return f"{head} | none up to {cell.limit:,} for {count} of {cell.seeds} | | | | | | |"
     columns = [
-        spread([size for size, _ in stored], "{:,.0f}"),
+        format_spread([size for size, _ in stored], "{:,.0f}"),
         *(
-            spread([probe[key] for _, probe in stored], form)
-            for key, form in (
-                ("numbers", "{:,.0f}"),
+            format_spread([metrics[name] for _, metrics in stored], form)
+            for name, form in (
+                ("parameters", "{:,.0f}"),
                 ("bits_per_parameter", "{:.3g}"),
                 ("relative_margin", "{:.1e}"),
                 ("bits_needed", "{:.0f}"),
@@ -199,49 +192,53 @@ def row(cell: Cell, results: list[tuple[int, dict[str, Any]] | None]) -> str:
             )
         ),
     ]
-    return f"{head} | {cell.size} " + " | ".join(columns) + " |"
+    return f"{head} | {cell.variable} " + " | ".join(columns) + " |"
 
 
-def spread(values: list[float | None], form: str) -> str:
-    """Median and range."""
-    known = [value for value in values if value is not None]
-    if len(known) < len(values):
+def format_spread(values: list[float | None], form: str) -> str:
+    """Return the median and the range."""
+    numbers = [value for value in values if value is not None]
+    if len(numbers) < len(values):
         return "none for some"
-    low, middle, high = (form.format(f(known)) for f in (min, statistics.median, max))
+    low, middle, high = (form.format(f(numbers)) for f in (min, statistics.median, max))
     return middle if low == high else f"{middle} ({low}–{high})"
 
 
+HEADER = [
+    "# Parameters that each method needs",
+    "",
+    "Written by `benchmarks/memories.py`: the smallest size that recalls all N associations, up to",
+    "5 %; median and range over seeds. Embeddings are given and random, the target is a random",
+    "permutation. For linear memories the dimension is searched (low-rank: with rank d/2), for",
+    "MLPs the width; tangent has two neurons per unit of width. Times were measured on two cores",
+    "that were partly busy.",
+    "",
+    "| method | N | d | seeds | smallest size | parameters | bits per parameter | relative margin "
+    "| bits per weight | noise σ | time (s) |",
+    "|---|---|---|---|---|---|---|---|---|---|---|",
+]
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--slow", action="store_true", help="the slow cells too")
-    parser.add_argument("--kept", type=Path, default=KEPT, help="where probes are kept")
-    parser.add_argument("--table", type=Path, default=TABLE, help="where the table goes")
-    parser.add_argument("--only", help="cells of this method alone")
-    parser.add_argument("--read", action="store_true", help="run nothing: what is kept already")
+    parser = option_parser(__doc__)
+    parser.add_argument("--slow", action="store_true", help="include the slow cells")
+    parser.add_argument("--only", metavar="METHOD", help="only the cells of this method")
+    parser.add_argument("--out", type=Path, default=PAGE, help="file for the table")
     options = parser.parse_args()
-    kept = Kept(options.kept, complete=options.read)
-    cells = [cell for cell in grid() if options.slow or not cell.slow]
+    cells = SMALLEST if options.smallest else grid()
+    cells = [cell for cell in cells if options.slow or not cell.slow]
     cells = [cell for cell in cells if options.only in (None, cell.method)]
-    lines = [
-        "# Numbers that each method needs",
-        "",
-        "Made by `benchmarks/memories.py`, whose head says how: the smallest size that recalls all",
-        "N associations, bracketed to 5 %; median and range over seeds. Embeddings are random and",
-        "given, the target is a random permutation. For linear memories the dimension is searched",
-        "for (low-rank: at rank d/2), for MLPs the width; tangent has two neurons for each of its",
-        "width. Seconds are of two cores that had other work at times.",
-        "",
-        "| method | N | d | seeds | smallest size | numbers | bits per parameter | relative margin "
-        "| bits a weight | noise σ | seconds |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    for cell in cells:
-        try:
-            lines.append(row(cell, measured(cell, kept)))
-        except MissingError:
-            continue
-        print(lines[-1], flush=True)
-        options.table.write_text("\n".join(lines) + "\n")
+    lines = list(HEADER)
+    with open_results(options, ThisProcess) as results:
+        for cell in cells:
+            fits = results.get(SequentialTasks(partial(search_cell, cell)))
+            if fits is None:
+                print(f"not in the store: {cell.name}, N = {cell.facts}")
+                continue
+            lines.append(format_row(cell, fits))
+            print(lines[-1], flush=True)
+            if not options.smallest:
+                options.out.write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,130 +1,131 @@
 """How many facts the protocols `paper` and `best` store in one shape, seed by seed.
 
-For every seed, S = R goes up from a guess while training succeeds, or down until it does: what is
-given is the largest S = R stored next to one that was not. Probes are `factmem train --json` in a
-process of its own. Results are kept in `results/`, so that a script started again does what is
-missing; `benchmarks/protocols.md` is written from them.
+For every seed, S = R grows from a guess while training succeeds, or shrinks until it does. The
+result is the largest stored S = R whose next larger size is not stored. Runs are kept in the run
+store: an interrupted benchmark resumes. Writes `benchmarks/protocols.md`.
 
-    python benchmarks/protocols.py [--seeds N] [--protocols paper best] [--only-kept]
+    python benchmarks/protocols.py [--seeds N] [--protocols paper best] [--stored-only]
 """
 
-import argparse
-import json
 import statistics
-import subprocess
-import sys
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
 
-from kept import RESULTS, Kept, MissingError
+from factmem.experiments import IndependentTasks, TableSpec, Task, Train, TransformerSpec
+from factmem.training.protocol import BEST, PAPER
+from factmem.transformer.shape import Shape
+from results import Metrics, SequentialTasks, ThisProcess, open_results, option_parser
 
-SHAPE = {"dim": 32, "heads": 8, "head_dim": 4, "width": 32}
+PAGE = Path(__file__).with_suffix(".md")
+SHAPE = Shape(32, 8, 4, 32)
 ANSWERS = 8
-GUESS = {"paper": 24, "best": 36}
-TEN = range(10)
-"""Seeds for which `paper` is asked for 24 × 24 facts."""
+PROTOCOLS = {"paper": PAPER, "best": BEST}
+GUESSES = {"paper": 24, "best": 36}
+FIXED_SIZE, FIXED_SEEDS = 24, range(10)
+"""A size that `paper` is trained on for more seeds."""
+SMALLEST = 6
 
 
-def probe(kept, protocol, size, seed):
-    what = {"protocol": protocol, "size": size, "seed": seed, "answers": ANSWERS, **SHAPE}
-    flags = {"subjects": size, "relations": size, "answers": ANSWERS, **SHAPE, "seed": seed}
-    given = [part for k, v in flags.items() for part in (f"--{k.replace('_', '-')}", str(v))]
-
-    def measured():
-        ran = subprocess.run(
-            [
-                *(sys.executable, "-c", "from factmem.cli import run; run()", "train"),
-                *(*given, "--protocol", protocol, "--json"),
-            ],
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-        )
-        found = json.loads(ran.stdout)
-        for run in found["runs"]:
-            del run["checks"]
-        print(protocol, size, seed, found["best_accuracy"], f"{found['seconds']:.0f} s", flush=True)
-        return found
-
-    return kept.get(what, measured)
+@cache
+def training_task(protocol: str, size: int, seed: int) -> Task:
+    """Return the training on S = R = size."""
+    table = TableSpec.random(size, size, ANSWERS)
+    method = Train(protocol=PROTOCOLS[protocol])
+    return TransformerSpec(table=table, shape=SHAPE, method=method, seed=seed).task()
 
 
-def largest(kept, protocol, seed):
-    """The largest S = R that is stored, and the probe of it."""
-    size = GUESS[protocol]
-    found = probe(kept, protocol, size, seed)
-    if found["success"]:
-        while (above := probe(kept, protocol, size + 1, seed))["success"]:
-            size, found = size + 1, above
-    else:
-        while not found["success"]:
+def succeeded(metrics: Metrics) -> bool:
+    """Return whether the criterion of the protocol was reached."""
+    return metrics["status"] == "criterion_reached"
+
+
+def find_largest(
+    protocol: str, seed: int, metrics_of: Callable[[Task], Metrics]
+) -> tuple[int, Metrics]:
+    """Return the largest stored S = R and the metrics of its training."""
+    size = GUESSES[protocol]
+    metrics = metrics_of(training_task(protocol, size, seed))
+    if not succeeded(metrics):
+        while not succeeded(metrics):
             size -= 1
-            found = probe(kept, protocol, size, seed)
-    return size, found
+            metrics = metrics_of(training_task(protocol, size, seed))
+        return size, metrics
+    while succeeded(above := metrics_of(training_task(protocol, size + 1, seed))):
+        size, metrics = size + 1, above
+    return size, metrics
 
 
-def written(stored, ten):
-    d, heads, head_dim, width = SHAPE.values()
-    facts = {
-        name: statistics.median(size**2 for size, _ in found) for name, found in stored.items()
-    }
+def format_row(protocol: str, seed: int, size: int, metrics: Metrics) -> str:
+    """Return a row of the table."""
+    return (
+        f"| {protocol} | {seed} | {size} | {metrics['facts']} | "
+        f"{metrics['facts'] / metrics['parameters']:.3f} | {metrics['steps']} | "
+        f"{metrics['best_accuracy']:.4f} | {metrics['accuracy']:.4f} | "
+        f"{metrics['accuracy_in_worst_noise']:.3f} |"
+    )
+
+
+def format_page(
+    largest: dict[str, dict[int, tuple[int, Metrics]]], fixed: list[Metrics] | None
+) -> str:
+    """Return the page."""
+    shape = f"({SHAPE.dim}, {SHAPE.heads}, {SHAPE.head_dim}, {SHAPE.width})"
     lines = [
-        f"# Facts stored by training in (d, H, d_h, m) = ({d}, {heads}, {head_dim}, {width})",
+        f"# Facts stored by training in (d, H, d_h, m) = {shape}",
         "",
-        f"S = R, D = {ANSWERS}; stored: above 99 % at one of the checks on 1024 fixed prompts. By",
-        "`benchmarks/protocols.py`. Beside it the accuracy over *all* facts with fresh noise,",
-        "where training ended, and the share of facts that are recalled in every one of the",
-        "prompts, those filled with the worst noise included.",
+        f"S = R, D = {ANSWERS}. A table is stored if the accuracy at one of the checks, on 1024",
+        "fixed prompts, is above 99 %. Written by `benchmarks/protocols.py`. The last two columns",
+        "are measured at the end of training: the accuracy over *all* facts with fresh noise, and",
+        "the share of facts that are recalled in all test prompts, including the worst noise.",
         "",
-        "| protocol | seed | largest S = R | facts | per parameter | steps | at a check |"
-        " all facts | in the worst noise |",
+        "| protocol | seed | largest S = R | facts | facts per parameter | steps "
+        "| best accuracy at a check | accuracy, all facts | accuracy in the worst noise |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    for name, found in stored.items():
-        lines += [
-            f"| {name} | {r['seed']} | {size} | {r['facts']} | {r['facts_per_parameter']:.3f} | "
-            f"{r['steps']} | {r['best_accuracy']:.4f} | {r['accuracy']:.4f} | "
-            f"{r['accuracy_in_worst_noise']:.3f} |"
-            for size, r in found
-        ]
-        lines.append(f"| {name} | median | | {facts[name]:g} | | | | | |")
-    if {"paper", "best"} <= set(facts):
-        lines += ["", f"Ratio of the medians: {facts['best'] / facts['paper']:.2f}."]
-    if ten:
-        good = sum(found["success"] for found in ten)
-        rates = [f"{found['learning_rate']:g}" for found in ten if found["success"]]
+    medians = {}
+    for name, by_seed in largest.items():
+        lines += [format_row(name, seed, *result) for seed, result in by_seed.items()]
+        medians[name] = statistics.median(size**2 for size, _ in by_seed.values())
+        lines.append(f"| {name} | median | | {medians[name]:g} | | | | | |")
+    if {"paper", "best"} <= set(medians):
+        lines += ["", f"Ratio of the medians: {medians['best'] / medians['paper']:.2f}."]
+    if fixed:
+        rates = [f"{metrics['learning_rate']:g}" for metrics in fixed if succeeded(metrics)]
         lines += [
             "",
-            f"24 × 24 facts by `paper`: {good} of seeds 0 to 9 succeed, at the rates "
-            f"{', '.join(rates)}; best accuracies "
-            + ", ".join(f"{found['best_accuracy']:.4f}" for found in ten)
-            + "; over all facts with fresh noise "
-            + ", ".join(f"{found['accuracy']:.4f}" for found in ten)
+            f"{FIXED_SIZE} × {FIXED_SIZE} facts with `paper`: {len(rates)} of the seeds 0 to 9 "
+            f"succeed, with the learning rates {', '.join(rates)}; best accuracies "
+            + ", ".join(f"{metrics['best_accuracy']:.4f}" for metrics in fixed)
+            + "; accuracies over all facts with fresh noise "
+            + ", ".join(f"{metrics['accuracy']:.4f}" for metrics in fixed)
             + ".",
         ]
     return "\n".join(lines) + "\n"
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main() -> None:
+    parser = option_parser(__doc__)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--protocols", nargs="+", default=["paper", "best"])
-    parser.add_argument("--only-kept", action="store_true")
+    parser.add_argument("--protocols", nargs="+", default=list(PROTOCOLS), choices=list(PROTOCOLS))
     options = parser.parse_args()
-    kept = Kept(RESULTS / "protocols.jsonl", complete=options.only_kept)
-    stored, ten = {}, []
-    for name in options.protocols:
-        for seed in range(options.seeds):
-            try:
-                found = largest(kept, name, seed)
-                stored.setdefault(name, []).append(found)
-            except MissingError:
-                print(f"missing: {name}, seed {seed}")
-    try:
-        ten = [probe(kept, "paper", 24, seed) for seed in TEN]
-    except MissingError:
-        print("missing: some of ten seeds at 24 × 24")
-    page = written(stored, ten)
-    Path(__file__).with_suffix(".md").write_text(page)
+    largest: dict[str, dict[int, tuple[int, Metrics]]] = {}
+    with open_results(options, ThisProcess) as results:
+        if options.smallest:
+            tasks = tuple(training_task(name, SMALLEST, 0) for name in PROTOCOLS)
+            results.get(IndependentTasks(tasks))
+            return
+        for name in options.protocols:
+            for seed in range(options.seeds):
+                result = results.get(SequentialTasks(partial(find_largest, name, seed)))
+                if result is None:
+                    print(f"not in the store: {name}, seed {seed}")
+                else:
+                    largest.setdefault(name, {})[seed] = result
+        tasks = [training_task("paper", FIXED_SIZE, seed) for seed in FIXED_SEEDS]
+        fixed = results.get(SequentialTasks(lambda get: [get(task) for task in tasks]))
+    page = format_page(largest, fixed)
+    PAGE.write_text(page)
     print(page)
 
 

@@ -10,13 +10,18 @@ from factmem._core.atomic_files import write_atomic
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """The rows under the names of the first, with six digits; what is missing stays empty."""
+    """Write rows with six digits; the first row names the columns, and None is left empty."""
+    write_atomic(path, format_rows(rows).encode())
+
+
+def format_rows(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the rows as CSV text."""
     text = io.StringIO()
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     writer.writeheader()
     for row in rows:
-        writer.writerow({key: _rounded(value) for key, value in row.items()})
-    write_atomic(path, text.getvalue().encode())
+        writer.writerow({name: _rounded(value) for name, value in row.items()})
+    return text.getvalue()
 
 
 def _rounded(value: Any) -> Any:

@@ -1,10 +1,10 @@
-"""Training throughput against `dense.py` in the same run, and against the matrix products alone.
+"""Training throughput relative to `dense.py` in the same run, and to the matrix products alone.
 
-The engine runs as it does in a sweep: one worker a core, each with a stack of runs. The baseline
-has all cores to itself. Rounds alternate between them, and ratios are taken round by round, so that
-a machine that slows down slows both. Writes `benchmarks/training.md`.
+The engine runs as in a sweep: one worker per core, each with a stack of runs. The baseline has all
+cores to itself. Rounds alternate between them, and a ratio is computed for each round, so that a
+busy machine slows both down. Writes `benchmarks/training.md`.
 
-    python benchmarks/training.py [--rounds N] [--json]
+    python benchmarks/training.py [--rounds N] [--json] [--smallest]
 """
 
 import argparse
@@ -18,14 +18,16 @@ from contextlib import ExitStack
 from pathlib import Path
 
 STACKS = (1, 3, 6)
-STEPS = {0: 96, 1: 32, 2: 12, 3: 192}
-"""In one round, for each size: half a second or more."""
+STEPS = {0: 96, 1: 32, 2: 12, 3: 192, 4: 4}
+"""Steps per round for each size: at least half a second."""
 PROTOCOL_SIZE = (32, 8, 4, 32, 36, 36, 8)
-"""Size number 3: that of `protocols.py`, with as many facts as `best` stores."""
+"""Size 3: that of `protocols.py`, with as many facts as `best` stores."""
+SMALLEST_SIZE = (16, 4, 4, 16, 8, 8, 4)
+"""Size 4."""
 
 
 class Worker:
-    """A process that times what it is told to, on some cores."""
+    """A process, pinned to some cores, that executes timing commands."""
 
     def __init__(self, kind, size, stack, cores):
         self.stack = stack
@@ -37,14 +39,14 @@ class Worker:
             preexec_fn=lambda: os.sched_setaffinity(0, cores),
         )
 
-    def ask(self, *command):
+    def send(self, *command):
         self.process.stdin.write(json.dumps(command) + "\n")
         self.process.stdin.flush()
 
-    def answer(self):
+    def receive(self):
         line = self.process.stdout.readline()
         if not line:
-            raise RuntimeError("a worker died")
+            raise RuntimeError("a worker process died")
         return json.loads(line)
 
     def __enter__(self):
@@ -56,65 +58,72 @@ class Worker:
 
 
 def rate(workers, steps):
-    """Run-steps per second of several workers at once."""
+    """Return the run-steps per second of several workers together."""
     for worker in workers:
-        worker.ask("time", steps)
-    return sum(worker.stack * steps / worker.answer() for worker in workers)
+        worker.send("time", steps)
+    return sum(worker.stack * steps / worker.receive() for worker in workers)
 
 
-def measure(size, rounds):
+def measure(size, rounds, stack_sizes=STACKS):
+    """Return the throughput at one size: dense, one run on all cores, and stacks of runs."""
     cores = sorted(os.sched_getaffinity(0))
     with ExitStack() as open_workers:
 
-        def start(kind, stack, on):
-            worker = Worker(kind, size, stack, on)
-            worker.ask("time", 2)  # compiles
-            worker.answer()
+        def start(kind, stack, worker_cores):
+            worker = Worker(kind, size, stack, worker_cores)
+            worker.send("time", 2)  # compiles
+            worker.receive()
             return open_workers.enter_context(worker)
 
         baseline, single = start("dense", 1, cores), start("engine", 1, cores)
-        stacks = {stack: [start("engine", stack, {core}) for core in cores] for stack in STACKS}
-        found = {name: [] for name in ("dense", "single", *STACKS)}
+        stacks = {
+            stack: [start("engine", stack, {core}) for core in cores] for stack in stack_sizes
+        }
+        rates = {name: [] for name in ("dense", "single", *stack_sizes)}
         for _ in range(rounds):
-            found["dense"].append(rate([baseline], max(4, STEPS[size] // 6)))
-            found["single"].append(rate([single], STEPS[size]))
+            rates["dense"].append(rate([baseline], max(4, STEPS[size] // 6)))
+            rates["single"].append(rate([single], STEPS[size]))
             for stack, workers in stacks.items():
-                found[stack].append(rate(workers, max(4, STEPS[size] // stack)))
-        best = max(STACKS, key=lambda stack: statistics.median(found[stack]))
-        alone = stacks[best][0]
-        alone.ask("products", rounds)
-        products = alone.answer()
-    ratios = sorted(ours / theirs for ours, theirs in zip(found[best], found["dense"], strict=True))
-    singles = [ours / theirs for ours, theirs in zip(found["single"], found["dense"], strict=True)]
+                rates[stack].append(rate(workers, max(4, STEPS[size] // stack)))
+        best = max(stack_sizes, key=lambda stack: statistics.median(rates[stack]))
+        worker = stacks[best][0]
+        worker.send("products", rounds)
+        products = worker.receive()
+    ratios = sorted(ratios_to_dense(rates, best))
     return {
         "size": size,
         "cores": len(cores),
-        "dense_milliseconds": 1e3 / statistics.median(found["dense"]),
-        "single_milliseconds": 1e3 / statistics.median(found["single"]),
-        "single_ratio": statistics.median(singles),
-        "stacks": {stack: statistics.median(found[stack]) for stack in STACKS},
+        "dense_milliseconds": 1e3 / statistics.median(rates["dense"]),
+        "single_milliseconds": 1e3 / statistics.median(rates["single"]),
+        "single_ratio": statistics.median(ratios_to_dense(rates, "single")),
+        "stacks": {stack: statistics.median(rates[stack]) for stack in stack_sizes},
         "best_stack": best,
-        "run_steps_per_second": statistics.median(found[best]),
+        "run_steps_per_second": statistics.median(rates[best]),
         "ratio": statistics.median(ratios),
         "ratio_range": [ratios[0], ratios[-1]],
         **products,
     }
 
 
+def ratios_to_dense(rates, name):
+    """Return the ratio of each round."""
+    return [fast / slow for fast, slow in zip(rates[name], rates["dense"], strict=True)]
+
+
 def protocol_seconds(rounds):
-    """What all steps of the protocols take on one core, in the same rounds."""
+    """Return the time of all steps of the protocols on one core, measured in the same rounds."""
     core = {min(os.sched_getaffinity(0))}
     with Worker("engine", 3, 3, core) as paper, Worker("muon", 3, 1, core) as best:
-        found = {"paper": [], "best": []}
+        step_seconds = {"paper": [], "best": []}
         for _ in range(rounds + 1):  # the first compiles
             for name, worker in (("paper", paper), ("best", best)):
-                worker.ask("time", STEPS[3])
-                found[name].append(worker.answer() / STEPS[3])
+                worker.send("time", STEPS[3])
+                step_seconds[name].append(worker.receive() / STEPS[3])
     steps = {"paper": 2**14, "best": 2**15}
-    seconds = {name: steps[name] * statistics.median(found[name][1:]) for name in steps}
+    seconds = {name: steps[name] * statistics.median(step_seconds[name][1:]) for name in steps}
     ratios = [
-        steps["best"] * ours / (steps["paper"] * theirs)
-        for ours, theirs in zip(found["best"][1:], found["paper"][1:], strict=True)
+        steps["best"] * best / (steps["paper"] * paper)
+        for best, paper in zip(step_seconds["best"][1:], step_seconds["paper"][1:], strict=True)
     ]
     return {"seconds": seconds, "ratio": statistics.median(ratios)}
 
@@ -122,17 +131,25 @@ def protocol_seconds(rounds):
 # ---- inside a worker -----------------------------------------------------------------------------
 
 
-def work(kind, size, stack):
+def size_number(number):
+    """Return one of the baseline's sizes or one of the sizes above."""
     import dense
 
-    size = (*dense.SIZES, dense.Size(*PROTOCOL_SIZE))[size]
-    timed = Dense(size) if kind == "dense" else Engine(size, stack, kind == "muon")
+    return (*dense.SIZES, dense.Size(*PROTOCOL_SIZE), dense.Size(*SMALLEST_SIZE))[number]
+
+
+def run_worker(kind, number, stack):
+    """Execute the commands on standard input."""
+    size = size_number(number)
+    training = Dense(size) if kind == "dense" else Engine(size, STEPS[number], stack, kind)
     for line in sys.stdin:
-        command, number = json.loads(line)
-        print(json.dumps(getattr(timed, command)(number)), flush=True)
+        command, argument = json.loads(line)
+        print(json.dumps(getattr(training, command)(argument)), flush=True)
 
 
 class Dense:
+    """The baseline."""
+
     def __init__(self, size):
         import jax.random as jr
 
@@ -158,78 +175,81 @@ class Dense:
 
 
 class Engine:
-    def __init__(self, size, stack, muon):
+    """A stack of runs; kind `muon` trains as the protocol `best`, `engine` as `paper`."""
+
+    def __init__(self, size, steps_per_round, stack, kind):
         import jax
         import jax.numpy as jnp
         import jax.random as jr
 
-        from factmem import FactTable, PromptDistribution, Shape, Transformer
+        from factmem.experiments import PromptSpec, TableSpec
         from factmem.training import BEST, PAPER
-        from factmem.training.optimizers import Settings
-        from factmem.training.stack import begin
+        from factmem.training.optimizers import Hyperparameters
+        from factmem.training.stack import init_stack
+        from factmem.transformer import Shape, Transformer
 
-        self.size, self.runs, self.number = size, stack, 0
-        table = FactTable.random(size.subjects, size.relations, size.answers_per_relation)
-        self.asked = PromptDistribution.of(table, length=size.length)
+        self.size, self.steps_per_round, self.runs, self.number = size, steps_per_round, stack, 0
+        table = TableSpec.random(size.subjects, size.relations, size.answers_per_relation)
+        self.prompts = PromptSpec(length=size.length).draw(table.draw(seed=0))
         shape = Shape(size.dim, size.heads, size.head_dim, size.width)
         keys = jr.split(jr.key(0), stack)
-        models = jax.vmap(lambda key: Transformer.draw(key, shape, self.asked.vocabulary))(keys)
+        vocabulary = self.prompts.vocabulary
+        models = jax.vmap(lambda key: Transformer.draw(shape, vocabulary, key=key))(keys)
+        muon = kind == "muon"
         settings = (0.05, 0.95, 0.99, 2.0**15) if muon else (1e-3, 0.9, 0.999, 1.0)
-        numbers = [jnp.full(stack, number) for number in settings]
-        self.recipe = BEST.recipe if muon else PAPER.recipe
-        answers = jnp.stack([self.asked.fact_answers] * stack)
-        self.stack = begin(models, Settings(*numbers), answers, self.recipe)
+        hyperparameters = Hyperparameters(*(jnp.full(stack, number) for number in settings))
+        self.config = BEST.step_config if muon else PAPER.step_config
+        answers = jnp.stack([self.prompts.fact_answers] * stack)
+        self.stack = init_stack(models, hyperparameters, answers, self.config)
 
     def time(self, steps):
+        """Return the seconds that steps of all runs take."""
         import jax
         import jax.numpy as jnp
         import jax.random as jr
 
         from factmem.training.stack import advance
 
-        now, more = jnp.asarray(self.number, jnp.int32), jnp.asarray(steps, jnp.int32)
-        alive = jnp.ones(self.runs, bool)
+        first_step, count = jnp.asarray(self.number, jnp.int32), jnp.asarray(steps, jnp.int32)
+        active = jnp.ones(self.runs, bool)
         jax.block_until_ready(self.stack)
         start = time.perf_counter()
-        self.stack = advance(self.stack, self.asked, jr.key(3), now, more, alive, self.recipe)
+        self.stack = advance(
+            self.stack, self.prompts, first_step, count, active, self.config, key=jr.key(3)
+        )
         jax.block_until_ready(self.stack)
         self.number += steps
         return time.perf_counter() - start
 
     def products(self, rounds):
-        """A run-step against its matrix products, in this process and on its core."""
-        steps = STEPS[_place(self.size)]
-        ratios, parts = [], {name: [] for name in products(self.size)}
+        """Compare a run-step with its matrix products, in this process and on its core."""
+        ratios, seconds = [], {name: [] for name in step_products(self.size)}
         for _ in range(rounds):
-            step = self.time(steps) / (steps * self.runs)
-            for name, shape in products(self.size).items():
-                parts[name].append(product_seconds(*shape))
-            ratios.append(step / sum(seconds[-1] for seconds in parts.values()))
-        median = {name: 1e3 * statistics.median(seconds) for name, seconds in parts.items()}
+            step = self.time(self.steps_per_round) / (self.steps_per_round * self.runs)
+            for name, shape in step_products(self.size).items():
+                seconds[name].append(product_seconds(*shape))
+            ratios.append(step / sum(times[-1] for times in seconds.values()))
+        median = {name: 1e3 * statistics.median(times) for name, times in seconds.items()}
         return {"over_products": statistics.median(ratios), "product_milliseconds": median}
 
 
-def _place(size):
-    import dense
-
-    return dense.SIZES.index(size)
-
-
-def products(size):
-    """The matrix products of one training step."""
-    from factmem import Shape, Vocabulary
-    from factmem.training.cost import step_products
+def step_products(size):
+    """Return the matrix products of one training step."""
+    from factmem.facts import Vocabulary
+    from factmem.training import cost
+    from factmem.transformer import Shape
 
     answers = size.relations * size.answers_per_relation
     shape = Shape(size.dim, size.heads, size.head_dim, size.width)
-    words = Vocabulary(size.subjects, size.relations, size.noise, answers)
-    return step_products(shape, words, size.batch)
+    vocabulary = Vocabulary(size.subjects, size.relations, size.noise, answers)
+    return cost.step_products(shape, vocabulary, size.batch)
 
 
 _DOTS = {}
 
 
 def product_seconds(rows, inner, columns, transposed, repeats=5):
+    """Return the time of one matrix product."""
     import jax
     import jax.numpy as jnp
     import jax.random as jr
@@ -252,33 +272,32 @@ def product_seconds(rows, inner, columns, transposed, repeats=5):
     dot, left, right = _DOTS[key]
     start = time.perf_counter()
     for _ in range(repeats):
-        found = dot(left, right)
-    found.block_until_ready()
+        product = dot(left, right)
+    product.block_until_ready()
     return (time.perf_counter() - start) / repeats
 
 
-# ---- the report ----------------------------------------------------------------------------------
+# ---- the page ------------------------------------------------------------------------------------
 
 
-def written(results, protocols, rounds):
-    """The figures as a page."""
-    import dense
-
+def format_page(results, protocols, rounds):
+    """Return the page."""
     lines = [
-        "# Training: run-steps per second against the dense baseline",
+        "# Training: run-steps per second, relative to the dense baseline",
         "",
-        f"{results[0]['cores']} cores, median of {rounds} alternating rounds, by",
+        f"{results[0]['cores']} cores, median of {rounds} alternating rounds, written by",
         "`benchmarks/training.py`. A run-step is one step of one run: sampling 1024 prompts of 32",
-        "tokens, forward, backward, Adam. `dense.py` has all cores for its one run. *Stacked*: one",
-        "worker a core, each with the stack that was fastest. The last column is a run-step of",
-        "that stack on one core over the sum of its matrix products, timed in the same process.",
+        "tokens, forward pass, backward pass, Adam. `dense.py` has all cores for its one run.",
+        "*Stacked*: one worker per core, each with the fastest stack size. The last column is the",
+        "time of a run-step of that stack on one core, divided by the time of its matrix products",
+        "in the same process.",
         "",
-        "| d, H, d_h, m, S = R, D | dense | one run, all cores | stacked, a run-step | stack |"
-        " run-steps/s | ratio (range) | a step over its matrix products |",
+        "| d, H, d_h, m, S = R, D | dense | one run, all cores | stacked, per run-step | stack "
+        "| run-steps/s | ratio (range) | step / matrix products |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for r in results:
-        s = dense.SIZES[r["size"]]
+        s = size_number(r["size"])
         low, high = r["ratio_range"]
         lines.append(
             f"| {s.dim}, {s.heads}, {s.head_dim}, {s.width}, {s.subjects}, "
@@ -288,40 +307,46 @@ def written(results, protocols, rounds):
             f"{r['run_steps_per_second']:.0f} | **{r['ratio']:.1f}** ({low:.1f} to {high:.1f}) | "
             f"{r['over_products']:.2f} |"
         )
-    paper, best = protocols["seconds"]["paper"], protocols["seconds"]["best"]
-    lines += [
-        "",
-        "All steps of the protocols at (32, 8, 4, 32), S = R = 36, on one core, none ending early:",
-        f"`paper` (three rates, 2^14 steps) {paper:.0f} s, `best` (2^15 steps) {best:.0f} s: "
-        f"{protocols['ratio']:.2f} of it.",
-    ]
-    lines += ["", "The matrix products of a step, each timed alone as a jitted `dot` on one core:"]
+    if protocols is not None:
+        paper, best = protocols["seconds"]["paper"], protocols["seconds"]["best"]
+        lines += [
+            "",
+            "All steps of the protocols for (32, 8, 4, 32) and S = R = 36 on one core, without",
+            f"early stopping: `paper` (three learning rates, 2^14 steps) takes {paper:.0f} s, "
+            f"`best` (2^15 steps) {best:.0f} s, a ratio of {protocols['ratio']:.2f}.",
+        ]
+    lines += ["", "The matrix products of a step, each timed as a jitted `dot` on one core:"]
     for r in results:
-        s = dense.SIZES[r["size"]]
-        lines += ["", f"d = {s.dim}:", "", "| product | shape | ms |", "|---|---|---|"]
-        for name, (rows, inner, columns, _) in products(s).items():
-            spent = r["product_milliseconds"][name]
-            lines.append(f"| {name} | {rows} × {inner} × {columns} | {spent:.3f} |")
+        s = size_number(r["size"])
+        lines += ["", f"d = {s.dim}:", "", "| product | shape | time (ms) |", "|---|---|---|"]
+        for name, (rows, inner, columns, _) in step_products(s).items():
+            milliseconds = r["product_milliseconds"][name]
+            lines.append(f"| {name} | {rows} × {inner} × {columns} | {milliseconds:.3f} |")
         lines.append(f"| sum | | {sum(r['product_milliseconds'].values()):.2f} |")
     return "\n".join(lines) + "\n"
 
 
 def main():
     if "--worker" in sys.argv:
-        kind, size, stack = sys.argv[2:]
-        work(kind, int(size), int(stack))
+        kind, number, stack = sys.argv[2:]
+        run_worker(kind, int(number), int(stack))
         return
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=41)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--smallest", action="store_true", help="one small size, one round")
     options = parser.parse_args()
-    results = [measure(size, options.rounds) for size in range(3)]
-    protocols = protocol_seconds(options.rounds)
+    if options.smallest:
+        results, protocols = [measure(4, 1, stack_sizes=(3,))], None
+    else:
+        results = [measure(number, options.rounds) for number in range(3)]
+        protocols = protocol_seconds(options.rounds)
     if options.json:
         print(json.dumps({"results": results, "protocols": protocols}))
         return
-    page = written(results, protocols, options.rounds)
-    Path(__file__).with_suffix(".md").write_text(page)
+    page = format_page(results, protocols, 1 if options.smallest else options.rounds)
+    if not options.smallest:
+        Path(__file__).with_suffix(".md").write_text(page)
     print(page)
 
 

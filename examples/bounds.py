@@ -1,55 +1,61 @@
-"""What no model can beat, in bits, and a few claims of the paper checked.
+"""Bounds on what any model can store, in bits, and a few claims of the paper.
 
 python examples/bounds.py
 """
 
 import tempfile
+import textwrap
 from pathlib import Path
 
 import numpy as np
 
-from factmem.bounds import IdealTable, Zipf, least_loss, random_table_bits
-from factmem.experiments import LocalWorkers, Store
-from factmem.paper import check_claims, claim_named
+from factmem import LocalWorkers, Store, check_claims
+from factmem.bounds import IdealTable, Zipf, min_loss, random_table_bits
+from factmem.paper import get_claim
 
-CHECKED = ("one-gradient-step", "theorem-7", "scaling-law", "theorem-8")
-
-
-def bits_of_a_table() -> None:
-    """Theorem 8."""
-    found = random_table_bits(subjects=32, relations=32, answers=8, vocabulary=512)
-    print("A random table of 32 subjects and 32 relations, 8 answers each of 512 words:")
-    print(f"  {found.association_bits:,.1f} bits tell each fact's answer,")
-    print(f"  {found.answer_set_bits:,.1f} each relation's answers,")
-    print(f"  {found.unseen_bits:,.1f} of them on answers that no fact has:")
-    print(f"  {found.bits:,.1f} bits has every model without loss.\n")
+CLAIMS = ("one-gradient-step", "theorem-7", "scaling-law", "theorem-8")
+FACTS, OUTPUTS, POWER = 2000, 32, 1.5
 
 
-def losses_of_ideal_tables() -> None:
-    """Theorem 7, and a model that attains it."""
-    questions, target = Zipf(2000, 1.5), np.random.default_rng(0).integers(32, size=2000)
-    chances = np.arange(1, 2001) ** -1.5
-    chances /= chances.sum()
-    print("2,000 associations, 32 outputs, questions by Zipf's law of power 1.5:")
+def table_bits() -> None:
+    """Print the bits of Theorem 8."""
+    bits = random_table_bits(subjects=32, relations=32, answers=8, vocabulary=512)
+    print("A random table: 32 subjects, 32 relations, 8 of 512 answers per relation")
+    print(f"  answers of the facts:      {bits.association_bits:10,.1f} bits")
+    print(f"  answers of the relations:  {bits.answer_set_bits:10,.1f} bits")
+    print(f"  of these for unused ones:  {bits.unseen_bits:10,.1f} bits")
+    print(f"  needed by a perfect model: {bits.bits:10,.1f} bits")
+
+
+def ideal_tables() -> None:
+    """Print the bound of Theorem 7 and the loss of a model that is close to it."""
+    questions = Zipf(FACTS, POWER)
+    target = np.random.default_rng(0).integers(OUTPUTS, size=FACTS).tolist()
+    probabilities = np.arange(1, FACTS + 1) ** -POWER
+    probabilities /= probabilities.sum()
+    print(f"\n{FACTS:,} facts, {OUTPUTS} outputs, Zipf exponent {POWER}: loss in bits")
     for bits in (64, 512, 4096):
-        table = IdealTable.of(target.tolist(), 32, bits)
-        loss = chances @ [np.log2(len(table.possible(x))) for x in range(2000)]
-        bound = least_loss(bits, 32, questions)
-        print(f"  {bits:5,} bits: no loss below {bound:.4f} bits; an ideal table has {loss:.4f}")
+        table = IdealTable.encode(target, OUTPUTS, bits)
+        loss = probabilities @ [np.log2(len(table.possible_answers(x))) for x in range(FACTS)]
+        bound = min_loss(bits, OUTPUTS, questions)
+        print(f"  {bits:5,} bits: lower bound {bound:.4f}, ideal table {loss:.4f}")
 
 
-def main() -> None:
-    """Bounds, and claims."""
-    bits_of_a_table()
-    losses_of_ideal_tables()
-    print("\nClaims (factmem claims checks all of them):")
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "runs.sqlite"
-        with Store(path) as store, LocalWorkers() as workers:
-            claims = [claim_named(name) for name in CHECKED]
-            for each in check_claims(claims, store, workers):
-                print(f"  {each.claim.id}: {each.finding.verdict.value}. {each.claim.claim}")
+def claims() -> None:
+    """Check a few claims; `factmem claims` checks all of them."""
+    print("\nClaims of the paper")
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Store(Path(folder) / "runs.sqlite") as store,
+        LocalWorkers() as workers,
+    ):
+        for checked in check_claims([get_claim(id) for id in CLAIMS], store, workers):
+            claim, verdict = checked.claim, checked.finding.verdict.value
+            text = f"{claim.id}: {verdict}. {claim.statement}"
+            print(textwrap.fill(text, 80, initial_indent="  ", subsequent_indent="    "))
 
 
 if __name__ == "__main__":
-    main()
+    table_bits()
+    ideal_tables()
+    claims()

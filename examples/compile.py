@@ -1,7 +1,7 @@
-"""Section 4 of the paper in half a minute: facts written into weights, not trained.
+"""Section 4 of the paper in half a minute: facts are written into weights, not trained.
 
-Theorem 3, Theorem 4 and the compiler, each asked for every fact among the worst noise; then a
-compiled transformer goes to a file and comes back with its certificate.
+Theorem 3, Theorem 4 and the compiler; each transformer is tested on every fact with the worst
+noise. Then a compiled transformer is saved, loaded and certified again.
 
     python examples/compile.py
 """
@@ -10,70 +10,56 @@ import tempfile
 from pathlib import Path
 
 import jax.random as jr
-from rich.console import Console
-from rich.table import Table
 
-from factmem import FactTable, PromptDistribution, Shape, load_transformer, save_transformer
-from factmem._core.timing import Stopwatch
-from factmem.transformer import (
-    EXPERIMENTS,
-    THEORY,
-    Embeddings,
-    attention_construction,
-    certify,
-    compile_facts,
-    mlp_construction,
-    recall,
-)
+import factmem
+from factmem import Embeddings, PromptSpec, Shape, TableSpec, recall
+from factmem.transformer import EXPERIMENT_CONVENTION, THEORY_CONVENTION
+
+COLUMNS = "{:<10} {:>6} {:>11} {:>16} {:>9} {:>16}"
 
 
 def main() -> None:
-    """Builds three transformers, one seed each, and prints what they recall."""
-    few = PromptDistribution.of(FactTable.random(16, 4, 4))
-    many = PromptDistribution.of(FactTable.random(30, 30, 8))
-    phi3, phi4, phi = (
-        Embeddings.draw(jr.key(0), dim, asked.vocabulary, convention)
-        for dim, asked, convention in (
-            (512, few, THEORY),
-            (384, few, THEORY),
-            (32, many, EXPERIMENTS),
-        )
+    """Build three transformers, one seed each, and print what they recall."""
+    prompts_64 = PromptSpec().draw(TableSpec.random(16, 4, 4).draw(seed=0))
+    prompts_900 = PromptSpec().draw(TableSpec.random(30, 30, 8).draw(seed=0))
+
+    def embeddings(dim, prompts, convention):
+        return Embeddings.draw(dim, prompts.vocabulary, convention, key=jr.key(0))
+
+    theorem_3 = factmem.attention_construction(
+        prompts_64, embeddings(512, prompts_64, THEORY_CONVENTION), 256, key=jr.key(1), block_size=4
     )
-    builders = {
-        "Theorem 3": (few, lambda key: attention_construction(key, few, phi3, 256, block=4)),
-        "Theorem 4": (few, lambda key: mlp_construction(key, few, phi4, 96, 2048, block=4)),
-        "compiled": (many, lambda key: compile_facts(key, many, phi, Shape(32, 8, 4, 32))),
-    }
-    columns = ("", "facts", "parameters", "density", "recalled", "denoiser margin", "s")
-    table = Table(
-        *columns,
-        title="Transformers that were built, worst prompts included; density: facts per parameter",
+    theorem_4 = factmem.mlp_construction(
+        prompts_64,
+        embeddings(384, prompts_64, THEORY_CONVENTION),
+        96,
+        2048,
+        key=jr.key(1),
+        block_size=4,
     )
-    for name, (asked, build) in builders.items():
-        with Stopwatch() as watch:
-            built = build(jr.key(1))
-        found = recall(built.model, asked, jr.key(2))
-        parameters = built.model.shape.parameters
-        table.add_row(
-            name,
-            f"{asked.facts}",
-            f"{parameters:,}",
-            f"{asked.facts / parameters:.3g}",
-            f"{found.accuracy:.1%}",
-            f"{built.denoiser_margin:.3f}",
-            f"{watch.seconds:.1f}",
-        )
-    console = Console()
-    console.print(table)
+    compiled = factmem.compile_facts(
+        prompts_900,
+        embeddings(32, prompts_900, EXPERIMENT_CONVENTION),
+        Shape(32, 8, 4, 32),
+        key=jr.key(1),
+    )
+    names = ("", "facts", "parameters", "facts/parameter", "recalled", "denoiser margin")
+    print(COLUMNS.format(*names))
+    results = {"Theorem 3": theorem_3, "Theorem 4": theorem_4, "compiled": compiled}
+    for name, result in results.items():
+        prompts = prompts_900 if name == "compiled" else prompts_64
+        accuracy = recall(result.model, prompts, key=jr.key(2)).accuracy
+        parameters = result.model.shape.parameters
+        density = f"{prompts.facts / parameters:.3g}"
+        row = (f"{parameters:,}", density, f"{accuracy:.1%}", f"{result.denoiser_margin:.3f}")
+        print(COLUMNS.format(name, prompts.facts, *row))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "facts.safetensors"
-        save_transformer(built.model, path)
-        certificate = certify(load_transformer(path), many)
-        console.print(
-            f"Compiled, saved ({path.stat().st_size:,} bytes) and loaded: "
-            f"{certificate.certified_accuracy:.1%} of the facts certified over every prompt, "
-            f"smallest certified margin {certificate.min_certified_margin:.3g}"
-        )
+        factmem.save(compiled.model, path)
+        certificate = factmem.certify(factmem.load(path), prompts_900)
+        print(f"\nCompiled, saved ({path.stat().st_size:,} bytes) and loaded:")
+    print(f"  certified for all prompts: {certificate.certified_accuracy:.1%} of the facts")
+    print(f"  smallest certified margin: {certificate.min_certified_margin:.3g}")
 
 
 if __name__ == "__main__":

@@ -1,40 +1,53 @@
-"""When are facts learned? The left of Figure 5 by exact gradient flow, and what theorems say."""
+"""When are facts learned? The left part of Figure 5 by exact gradient flow, and Theorem 6.
+
+python examples/dynamics.py
+"""
 
 import numpy as np
 
-from factmem import FactTable
+from factmem import FlowSpec, PromptSpec, TableSpec, find_stages
 from factmem.dynamics import (
-    Conditions,
+    SequentialConditions,
     escape_rates,
-    find_stages,
-    fitted_rates,
+    fit_escape_rates,
     sequential_learning,
 )
-from factmem.experiments import FlowSpec
 
-figure_5 = FlowSpec(FactTable.structured(16, 4, 8))
-flow = figure_5.flow()
-stages = find_stages(flow, figure_5.population)
-print("Figure 5, linear attention, 16 subjects, 4 relations, 8 answers each:")
-print(f"  the loss is ln 32 = {flow.loss[0]:.3f} at first, and {flow.loss[-1]:.3f} at the end")
-print(
-    f"  relations are known from the time {stages.init_end:.1f} ({10 * stages.init_end:.0f} steps)"
-)
-print(f"  subjects are unknown until {stages.hallucination_end:.1f}: in between it hallucinates")
-exact, fitted = escape_rates(figure_5.population), fitted_rates(flow, figure_5.population)
-for name in ("relations", "subjects"):
-    formula, found = getattr(exact, name)[0], np.median(getattr(fitted, name))
-    print(f"  weights of {name} grow at the rate {found:.5f}; the formula says {formula:.5f}")
-print(f"  the invariant changes by {flow.invariant_drift:.0e} of the largest W_KQ²")
 
-alpha = 1e-6
-theorem_6 = FlowSpec(
-    FactTable.structured(32, 2, 2), noise=80, length=5, start="balanced", scale=alpha
-)
-conditions = Conditions.of(theorem_6.population)
-found = sequential_learning(theorem_6.flow(), theorem_6.population, alpha)
-print(f"Theorem 6, 32 subjects, 2 relations, conditions met: {conditions.met}")
-print(f"  at the time {found.close_at:.0f} predictions are p(a | r), to 1e-3 squared and summed,")
-print(
-    f"  and subjects and noise are at most {found.largest_weight:.0e}, below √α = {found.bound:.0e}"
-)
+def figure_5() -> None:
+    """Follow the training of linear attention and find its stages."""
+    spec = FlowSpec(table=TableSpec.structured(subjects=16, relations=4, answers=8))
+    population, flow = spec.draw().population, spec.run()
+    stages = find_stages(flow, population)
+    print("Figure 5: linear attention, 16 subjects, 4 relations, 8 answers each")
+    print(f"  loss at the start: {flow.loss[0]:.3f} = ln 32; at the end: {flow.loss[-1]:.3f}")
+    print(f"  time {stages.init_end:.1f}: relations are known")
+    print(f"  time {stages.hallucination_end:.1f}: subjects are known too")
+    print("  between these times the model hallucinates")
+    exact, fitted = escape_rates(population), fit_escape_rates(flow, population)
+    for name in ("relations", "subjects"):
+        formula, rate = getattr(exact, name)[0], np.median(getattr(fitted, name))
+        print(f"  growth rate of {name}: {rate:.5f}; theory: {formula:.5f}")
+    print(f"  drift of the invariant: {flow.invariant_drift:.0e} of the largest W_KQ²")
+
+
+def theorem_6() -> None:
+    """Check that relations are learned while subjects and noise still have small weights."""
+    spec = FlowSpec(
+        table=TableSpec.structured(subjects=32, relations=2, answers=2),
+        prompts=PromptSpec(noise=80, length=5),
+        start="balanced",
+        scale=1e-6,
+    )
+    population = spec.draw().population
+    conditions = SequentialConditions.from_population(population)
+    result = sequential_learning(spec.run(), population, spec.scale)
+    print(f"Theorem 6: 32 subjects, 2 relations; conditions met: {conditions.met}")
+    print(f"  time {result.close_at:.0f}: predictions equal p(a | r), up to 1e-3 (sum of squares)")
+    print(f"  largest weight of subjects and noise: {result.largest_weight:.0e}")
+    print(f"  bound √α: {result.bound:.0e}")
+
+
+if __name__ == "__main__":
+    figure_5()
+    theorem_6()
