@@ -39,7 +39,7 @@ BuilderT = TypeVar("BuilderT", bound=Callable)
 @dataclass(frozen=True)
 class _Entry(Generic[BuilderT]):
     build: BuilderT
-    order: tuple[float, ...]
+    order: tuple[int | float, ...]
 
 
 _figures: dict[str, _Entry[FigureBuilder]] = {}
@@ -47,7 +47,7 @@ _claims: dict[str, _Entry[ClaimBuilder]] = {}
 
 
 def register_figure(
-    name: str, *, order: tuple[float, ...] = _LAST
+    name: str, *, order: tuple[int | float, ...] = _LAST
 ) -> Callable[[BuilderT], BuilderT]:
     """Register a function that builds a figure.
 
@@ -65,7 +65,7 @@ def register_figure(
     return _register(_figures, "figure", name, order)
 
 
-def register_claim(id: str, *, order: tuple[float, ...] = _LAST) -> Callable[[BuilderT], BuilderT]:
+def register_claim(id: str, *, order: tuple[int | float, ...] = _LAST) -> Callable[[BuilderT], BuilderT]:
     """Register a function that builds a claim.
 
     Args:
@@ -125,7 +125,7 @@ def get_claim(id: str, seed: int = 0) -> Claim:
 
 
 def _register(
-    entries: dict[str, _Entry], kind: str, name: str, order: tuple[float, ...]
+    entries: dict[str, _Entry], kind: str, name: str, order: tuple[int | float, ...]
 ) -> Callable[[BuilderT], BuilderT]:
     def decorate(build: BuilderT) -> BuilderT:
         # A module that is reloaded registers its functions again.

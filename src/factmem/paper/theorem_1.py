@@ -11,7 +11,6 @@ import numpy as np
 from factmem import memories
 from factmem._core.errors import FactmemError
 from factmem.experiments.measurement import unstored_tasks
-from factmem.memories import embeddings
 from factmem.paper.claim import Claim, Finding, between, close, exponent, fit_values
 from factmem.paper.registry import register_claim
 from factmem.paper.statistics import (
@@ -162,6 +161,8 @@ def theorem_1b(
 def measure_orthonormal(*, dim: int, facts: int, seed: int) -> dict[str, Any]:
     """Measure d orthonormal embeddings, whether d + 1 exist, and random ones beyond d."""
     import jax.random as jr
+
+    from factmem.memories import embeddings
 
     keys = jr.split(jr.key(seed))
     pairs = memories.Associations.draw(dim, dim, embedding=embeddings.orthonormal, key=keys[0])
