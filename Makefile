@@ -23,7 +23,7 @@ help:
 	@echo 'make bench-bounds  stored bits and losses of models beside the bounds, into docs/bounds/; resumes'
 	@echo 'make bench-smallest  the smallest case of each benchmark, printed as JSON'
 	@echo 'make docs       the documentation, into site/'
-	@echo 'make format     let ruff rewrite the code in the house style'
+	@echo 'make format     let ruff format the code'
 	@echo 'VENV=folder     where the virtual environment goes (default .venv)'
 
 # PIP_CONSTRAINT pins the packages that build the project as well as those that it needs.
