@@ -66,7 +66,7 @@ def test_gets_figure_by_name_and_scale():
 @pytest.mark.parametrize("name", ["5", "10", "", "4-Left", "figure 2", "2\n"])
 def test_rejects_unknown_figure(name):
     with pytest.raises(
-        FactmemError, match=r"no figure '.*'; available: 1-left, 1-right, 2"
+        FactmemError, match=r"unknown figure '.*'; choose from 1-left, 1-right, 2"
     ) as info:
         get_figure(name)
     assert "\n" not in str(info.value)
@@ -118,7 +118,7 @@ def test_every_claim_has_a_test_that_breaks_it():
 
 def test_gets_claim_by_id():
     assert get_claim("theorem-8").id == "theorem-8"
-    with pytest.raises(FactmemError, match=r"no claim 'theorem-9'; available: theorem-1a"):
+    with pytest.raises(FactmemError, match=r"unknown claim 'theorem-9'; choose from theorem-1a"):
         get_claim("theorem-9")
 
 
@@ -148,9 +148,9 @@ def test_docs_list_all_figures():
 @pytest.fixture
 def restored_registry(monkeypatch):
     """Restore the registry after the test."""
-    figure_names()
-    monkeypatch.setattr(registry, "_figures", dict(registry._figures))
-    monkeypatch.setattr(registry, "_claims", dict(registry._claims))
+    for names in (registry.FIGURES, registry.CLAIMS):
+        len(names)  # imports all modules
+        monkeypatch.setattr(names, "_entries", dict(names._entries))
 
 
 def build_claim(seeds):

@@ -1,4 +1,4 @@
-"""Registries: methods and optimizers by name, discovered from the modules of a package."""
+"""Registries: methods, optimizers, figures and claims by name, found in a package's modules."""
 
 import importlib
 import pkgutil
@@ -7,9 +7,12 @@ from typing import Any, Generic, TypeVar
 
 from factmem._core.errors import FactmemError, printable
 
-__all__ = ["Registry"]
+__all__ = ["Order", "Registry"]
 
 EntryT = TypeVar("EntryT")
+
+Order = int | float | tuple[int | float, ...]
+"""A sort key: a number, or several that are compared in turn."""
 
 
 class Registry(Generic[EntryT], Mapping[str, EntryT]):
@@ -26,11 +29,11 @@ class Registry(Generic[EntryT], Mapping[str, EntryT]):
 
     def __init__(self, kind: str, package: str, prefixes: tuple[str, ...] = ("",)) -> None:
         self.kind, self.package, self.prefixes = kind, package, prefixes
-        self._entries: dict[str, tuple[float, EntryT]] = {}
+        self._entries: dict[str, tuple[tuple[int | float, ...], EntryT]] = {}
         self._loaded = False
 
-    def add(self, name: str, entry: EntryT, *, order: int | float = 1000) -> None:
-        """Add an entry.
+    def add(self, name: str, entry: EntryT, *, order: Order = 1000) -> None:
+        """Add an entry. A function or class may be added again, as when its module is reloaded.
 
         Args:
             name: its name.
@@ -40,9 +43,9 @@ class Registry(Generic[EntryT], Mapping[str, EntryT]):
         Raises:
             FactmemError: the name is already taken.
         """
-        if name in self._entries:
+        if name in self._entries and _origin(self._entries[name][1]) != _origin(entry):
             raise FactmemError(f"{self.kind} '{printable(name)}' is already registered")
-        self._entries[name] = (order, entry)
+        self._entries[name] = (order if isinstance(order, tuple) else (order,), entry)
 
     def remove(self, name: str) -> None:
         """Remove an entry, for example at the end of a test.
@@ -95,3 +98,10 @@ class Registry(Generic[EntryT], Mapping[str, EntryT]):
         except BaseException:
             self._loaded = False
             raise
+
+
+def _origin(entry: Any) -> Any:
+    """Return where a function or class is defined; other entries are only equal to themselves."""
+    if hasattr(entry, "__qualname__"):
+        return entry.__module__, entry.__qualname__
+    return id(entry)

@@ -5,18 +5,16 @@ when the registry is first read, and registers its figures and claims by decorat
 means adding one file. Other packages may use the decorators too, in a module that they import.
 """
 
-import pkgutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cache
-from importlib import import_module
-from typing import Generic, TypeVar
+from typing import TypeVar
 
-from factmem._core.errors import FactmemError, printable
+from factmem._core.registry import Order, Registry
 from factmem.paper.claim import Claim
 from factmem.paper.figure import PaperFigure, Scale
 
 __all__ = [
+    "CLAIMS",
+    "FIGURES",
     "all_claims",
     "all_figures",
     "claim_ids",
@@ -29,26 +27,18 @@ __all__ = [
 
 _PREFIXES = ("figure_", "theorem_", "section_")
 _SEEDS = 3
-_LAST = (float("inf"),)
+_LAST = 1000
+"""Later than any figure number and section of the paper."""
 
-FigureBuilder = Callable[[Scale], PaperFigure]
-ClaimBuilder = Callable[[Sequence[int]], Claim]
 BuilderT = TypeVar("BuilderT", bound=Callable)
 
-
-@dataclass(frozen=True)
-class _Entry(Generic[BuilderT]):
-    build: BuilderT
-    order: tuple[int | float, ...]
-
-
-_figures: dict[str, _Entry[FigureBuilder]] = {}
-_claims: dict[str, _Entry[ClaimBuilder]] = {}
+FIGURES: Registry[Callable[[Scale], PaperFigure]] = Registry("figure", "factmem.paper", _PREFIXES)
+"""The functions that build figures, in the order of the paper."""
+CLAIMS: Registry[Callable[[Sequence[int]], Claim]] = Registry("claim", "factmem.paper", _PREFIXES)
+"""The functions that build claims, in the order of the paper."""
 
 
-def register_figure(
-    name: str, *, order: tuple[int | float, ...] = _LAST
-) -> Callable[[BuilderT], BuilderT]:
+def register_figure(name: str, *, order: Order = _LAST) -> Callable[[BuilderT], BuilderT]:
     """Register a function that builds a figure.
 
     Args:
@@ -60,12 +50,17 @@ def register_figure(
         A decorator for a function of the scale.
 
     Raises:
-        FactmemError: another function has registered this name.
+        FactmemError: the name is already taken.
     """
-    return _register(_figures, "figure", name, order)
+
+    def register(build: BuilderT) -> BuilderT:
+        FIGURES.add(name, build, order=order)
+        return build
+
+    return register
 
 
-def register_claim(id: str, *, order: tuple[int | float, ...] = _LAST) -> Callable[[BuilderT], BuilderT]:
+def register_claim(id: str, *, order: Order = _LAST) -> Callable[[BuilderT], BuilderT]:
     """Register a function that builds a claim.
 
     Args:
@@ -77,14 +72,19 @@ def register_claim(id: str, *, order: tuple[int | float, ...] = _LAST) -> Callab
         A decorator for a function of a sequence of seeds.
 
     Raises:
-        FactmemError: another function has registered this id.
+        FactmemError: the id is already taken.
     """
-    return _register(_claims, "claim", id, order)
+
+    def register(build: BuilderT) -> BuilderT:
+        CLAIMS.add(id, build, order=order)
+        return build
+
+    return register
 
 
 def figure_names() -> tuple[str, ...]:
     """Return the names of all figures, in the order of the paper."""
-    return tuple(_sorted(_figures))
+    return tuple(FIGURES)
 
 
 def all_figures(scale: Scale = "quick") -> tuple[PaperFigure, ...]:
@@ -98,14 +98,14 @@ def get_figure(name: str, scale: Scale = "quick") -> PaperFigure:
     Raises:
         FactmemError: there is no such figure; the message lists all names.
     """
-    figure = _get(_figures, "figure", name)(scale)
+    figure = FIGURES[name](scale)
     assert figure.name == name, f"figure '{figure.name}' is registered as '{name}'"
     return figure
 
 
 def claim_ids() -> tuple[str, ...]:
     """Return the ids of all claims, in the order of the paper."""
-    return tuple(_sorted(_claims))
+    return tuple(CLAIMS)
 
 
 def all_claims(seed: int = 0) -> tuple[Claim, ...]:
@@ -119,44 +119,6 @@ def get_claim(id: str, seed: int = 0) -> Claim:
     Raises:
         FactmemError: there is no such claim; the message lists all ids.
     """
-    claim = _get(_claims, "claim", id)(range(seed, seed + _SEEDS))
+    claim = CLAIMS[id](range(seed, seed + _SEEDS))
     assert claim.id == id, f"claim '{claim.id}' is registered as '{id}'"
     return claim
-
-
-def _register(
-    entries: dict[str, _Entry], kind: str, name: str, order: tuple[int | float, ...]
-) -> Callable[[BuilderT], BuilderT]:
-    def decorate(build: BuilderT) -> BuilderT:
-        # A module that is reloaded registers its functions again.
-        if name in entries and _origin(entries[name].build) != _origin(build):
-            raise FactmemError(f"{kind} '{printable(name)}' is already registered")
-        entries[name] = _Entry(build, order)
-        return build
-
-    return decorate
-
-
-def _origin(build: Callable) -> tuple[str, str]:
-    return build.__module__, build.__qualname__
-
-
-@cache
-def _import_modules() -> None:
-    import factmem.paper
-
-    for module in pkgutil.iter_modules(factmem.paper.__path__):
-        if module.name.startswith(_PREFIXES):
-            import_module(f"factmem.paper.{module.name}")
-
-
-def _sorted(entries: dict[str, _Entry]) -> list[str]:
-    _import_modules()
-    return sorted(entries, key=lambda name: entries[name].order)
-
-
-def _get(entries: dict[str, _Entry[BuilderT]], kind: str, name: str) -> BuilderT:
-    names = _sorted(entries)
-    if name not in entries:
-        raise FactmemError(f"no {kind} '{printable(name)}'; available: {', '.join(names)}")
-    return entries[name].build
