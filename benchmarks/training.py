@@ -184,7 +184,7 @@ class Engine:
 
         from factmem.experiments import PromptSpec, TableSpec
         from factmem.training import BEST, PAPER
-        from factmem.training.optimizers import Hyperparameters
+        from factmem.training.hyperparameters import Hyperparameters
         from factmem.training.stack import init_stack
         from factmem.transformer import Shape, Transformer
 
