@@ -70,6 +70,5 @@ def pytest_terminal_summary(terminalreporter):
     if _peaks:
         mode = "on" if OPTIMIZED else "off"
         terminalreporter.write_line(
-            f"XLA optimizations {mode}; peak memory of a test process: "
-            f"{max(_peaks) / 2**30:.2f} GB"
+            f"XLA optimizations {mode}; peak memory of a test process: {max(_peaks) / 2**30:.2f} GB"
         )
