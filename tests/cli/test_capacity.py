@@ -10,9 +10,9 @@ from tests.cli.commands import PROGRAM, rejected, run_json, run_text
 from tests.experiments.inline_workers import InlineWorkers
 
 import factmem.experiments
-from factmem.experiments import Store
+from factmem.experiments import Experiment, Store, memory_capacity
 
-LINEAR = ("capacity", "linear", "--dim", "4")
+LINEAR = ("capacity", "linear", "--dim", "2")
 MLP = ("capacity", "mlp", "--dim", "4", "--width", "4")
 SHAPE = ("--dim", "8", "--heads", "2", "--head-dim", "4", "--width", "4")
 TRANSFORMER = ("capacity", "transformer", *SHAPE)
@@ -25,13 +25,25 @@ def store(tmp_path, monkeypatch):
     return path
 
 
+def store_by_seed(*, facts, seed, **_):
+    """Stand in for a memory: seeds 5, 6, 7, 8 store 7, 6, 9, 5 associations."""
+    stored = facts <= {5: 7, 6: 6, 7: 9, 8: 5}[seed]
+    return {"stored": stored, "accuracy": 1.0 if stored else 0.9, "relative_margin": 1 / facts}
+
+
 @pytest.fixture
 def inline(monkeypatch):
-    """Execute tasks in this process: starting workers takes most of the time of a test."""
-    monkeypatch.setattr(factmem.experiments, "LocalWorkers", lambda count: InlineWorkers())
+    """Execute runs in this process; other tests start worker processes."""
+    monkeypatch.setattr(factmem.experiments, "LocalWorkers", lambda count: InlineWorkers(1))
 
 
-def test_finds_the_median_over_seeds_and_repeats_no_run(inline, store):
+@pytest.fixture
+def stand_in(monkeypatch, inline):
+    """Replace the memories by `store_by_seed`."""
+    monkeypatch.setattr(memory_capacity, "EXPERIMENT", Experiment("stand-in", 1, store_by_seed))
+
+
+def test_finds_the_median_over_seeds_and_repeats_no_run(stand_in, store):
     data = run_json(*LINEAR, "--seeds", "3", "--seed", "5")
     assert [seed["seed"] for seed in data["seeds"]] == [5, 6, 7]
     for seed in data["seeds"]:
@@ -40,10 +52,10 @@ def test_finds_the_median_over_seeds_and_repeats_no_run(inline, store):
         assert seed["status"] == "found"
         assert seed["probes"][-1]["source"] == "run"
         assert seed["relative_margin"] > 0
-    median = sorted(seed["lower"] for seed in data["seeds"])[1]
-    assert data["lower"] == data["facts"] == median
-    assert data["upper"] == median + 1
-    assert (data["parameters"], data["criterion"], data["embeddings"]) == (16, 1, "given")
+    assert [seed["lower"] for seed in data["seeds"]] == [7, 6, 9]
+    assert data["lower"] == data["facts"] == 7
+    assert data["upper"] == 8
+    assert (data["parameters"], data["criterion"], data["embeddings"]) == (4, 1, "given")
     assert data["probes"] == data["probes_run"] == sum(len(s["probes"]) for s in data["seeds"])
     assert data["seconds"] > 0
     assert store.exists()
@@ -62,6 +74,8 @@ def test_finds_the_median_over_seeds_and_repeats_no_run(inline, store):
 
 def test_fresh_and_another_store_repeat_runs(inline, tmp_path, store):
     first = run_json(*LINEAR)
+    assert first["upper"] == first["lower"] + 1
+    assert first["relative_margin"] > 0
     assert run_json(*LINEAR, "--fresh")["probes_read"] == 0
     elsewhere = str(tmp_path / "other.sqlite")
     assert run_json(*LINEAR, "--store", elsewhere)["probes_read"] == 0
@@ -81,13 +95,14 @@ def test_mlp_with_the_search_of_the_paper_in_a_worker_process():
     assert (data["method"], data["outputs"], data["search"]) == ("fitted", 4, "paper")
 
 
-def test_compiled_transformer(inline):
+def test_compiled_transformer():
+    shape = ("--dim", "4", "--heads", "2", "--head-dim", "1", "--width", "0")
     data = run_json(
-        *TRANSFORMER, "--answers", "2", "--protocol", "compiled", "--length", "8",
-        "--scaling", "s=r2",
-    )  # fmt: skip
+        *("capacity", "transformer", *shape, "--answers", "2", "--protocol", "compiled"),
+        *("--length", "8", "--scaling", "s=r2"),
+    )
     assert (data["protocol"], data["criterion"], data["scaling"]) == ("compiled", 1, "s=r2")
-    assert data["parameters"] == 4 * 2 * 8 * 4 + 2 * 4 * 8
+    assert data["parameters"] == 4 * 2 * 4 * 1
     lower = data["lower"]
     assert data["facts"] == lower * int(lower**0.5)
     assert data["accuracy"] == 1
