@@ -10,6 +10,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,7 @@ def flags(command: tuple[str, ...]) -> set[str]:
     return {name for name in names if re.match(r"--(?!no-|empty-)", name)}
 
 
+@cache
 def commands() -> dict[str, set[str]]:
     """Return the flags of every command; those of all capacity commands are taken together."""
     found = {}
@@ -271,3 +273,27 @@ def test_every_page_is_in_the_navigation():
     index = (ROOT / "docs" / "index.md").read_text()
     assert set(re.findall(r"^  - ([\w-]+\.md)$", navigation, re.MULTILINE)) == pages
     assert set(re.findall(r"\(([\w-]+\.md)\)", index)) == pages - {"index.md"}
+
+
+NOT_IN_THE_CODE = {"utils", "top_k", "argpartition", "ridge", "lion"}
+"""Names of other libraries, of examples in extending.md, and one that the code avoids."""
+
+
+def test_names_in_text_exist():
+    """Inline code names things that are in the code; words in capitals are placeholders."""
+    folders = ("src", "tests", "benchmarks", "examples")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*.py*")]
+    files += [ROOT / "Makefile", ROOT / "pyproject.toml"]
+    code = "".join(path.read_text() for path in files if path.suffix != ".pyc")
+    words = set(re.findall(r"\w+", code))
+    unknown = []
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
+        for span in re.findall(r"`([^`\n]+)`", BLOCK.sub("", page.read_text())):
+            names = re.findall(r"(?<![\w/.-])[A-Za-z_][\w.]*", span)
+            parts = {part for name in names for part in name.split(".") if part}
+            unknown += [
+                f"{page.name}: {part} in `{span}`"
+                for part in sorted(parts - words - NOT_IN_THE_CODE)
+                if part.upper() not in words | {part}  # a status has its name in capitals
+            ]
+    assert not unknown, "\n".join(unknown)
