@@ -29,6 +29,7 @@ from factmem.experiments import (
     Attention,
     AttentionMLP,
     Experiment,
+    IndependentTasks,
     TableSpec,
     Task,
     TransformerSpec,
@@ -255,9 +256,9 @@ def _stored(result: Any) -> Any:
 
 def run_smallest(results: Results) -> None:
     """Run one small case of each kind."""
-    for name, parameter, size in (("theorem 3", 2, 40), ("theorem 4", 2, 128)):
-        task = Construction(name, parameter, size).task(size, 0)
-        results.get(IndependentTasks((task,)))
+    cases = (("theorem 3", 2, 40), ("theorem 4", 2, 128), ("repeated answers", 16, 128))
+    tasks = [Construction(name, parameter, size).task(size, 0) for name, parameter, size in cases]
+    results.get(IndependentTasks(tuple(tasks)))
     for any_key in (False, True):
         results.get(SequentialTasks(partial(sorted_blocks, 16, any_key, seeds=1)))
 
