@@ -305,9 +305,11 @@ def _describe_slopes(slopes: Sequence[Slope]) -> list[str]:
     """Describe each slope or, with many lines, summarize them."""
     if not slopes or slopes[-1].name != _ALL_LINES:
         return [slope.description for slope in slopes]
-    *each, combined = slopes
-    conclusive = sorted(s.slope for s in each if s.counts and s.conclusive and s.slope is not None)
-    holding = sum(slope.holds for slope in each if slope.counts)
+    *by_line, combined = slopes
+    conclusive = sorted(
+        s.slope for s in by_line if s.counts and s.conclusive and s.slope is not None
+    )
+    holding = sum(slope.holds for slope in by_line if slope.counts)
     if not conclusive:
         return [combined.description]
     return [

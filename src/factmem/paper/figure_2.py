@@ -109,7 +109,7 @@ def _plot(results: Sequence[Mapping[str, Any]]) -> Plot:
         categories=_KINDS,
     )
     data = DataTable.of(
-        ("prompt", "place", "kind", "token"),
+        ("prompt", "position", "kind", "token"),
         [
             [rows - y, x + 1, _KINDS[kinds[y][x]], texts[y][x]]
             for y in reversed(range(rows))
