@@ -102,6 +102,7 @@ def test_compiled_transformer():
         *("--length", "8", "--scaling", "s=r2"),
     )
     assert (data["protocol"], data["criterion"], data["scaling"]) == ("compiled", 1, "s=r2")
+    assert [data[name] for name in ("dim", "heads", "head_dim", "width")] == [4, 2, 1, 0]
     assert data["parameters"] == 4 * 2 * 4 * 1
     lower = data["lower"]
     assert data["facts"] == lower * int(lower**0.5)
@@ -147,6 +148,22 @@ def test_rejects_a_foreign_store_before_any_work(store):
     store.write_text("subject,relation,answer\n")
     assert "runs.sqlite" in rejected(*LINEAR)
     assert store.read_text() == "subject,relation,answer\n"
+
+
+def test_a_full_disk_names_the_store(stand_in, monkeypatch):
+    connect = Store._connect
+
+    def connect_to_a_full_disk(self, how):
+        connection = connect(self, how)
+        pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        connection.execute(f"PRAGMA max_page_count = {max(pages, 1)}")
+        return connection
+
+    run_json(*LINEAR, "--seed", "5")
+    monkeypatch.setattr(Store, "_connect", connect_to_a_full_disk)
+    message = rejected(*LINEAR, "--seed", "6", "--seeds", "3")
+    assert "runs.sqlite" in message
+    assert "full" in message
 
 
 def test_interruption_keeps_finished_runs(store):

@@ -216,8 +216,10 @@ def _format_bracket(bracket: "Bracket", symbol: str) -> str:
 def _data(result: "Capacity", search: SearchOptions, store: str, seconds: float) -> dict[str, Any]:
     problem, median = result.problem, result.median
     records = [record for seed in result.seeds for record in seed.probes.values()]
+    settings = asdict(problem)  # pyright: ignore[reportArgumentType]
     return {
-        **asdict(problem),  # pyright: ignore[reportArgumentType]
+        **settings.pop("shape", {}),
+        **settings,
         "search": search.search,
         "embeddings": "given",
         "parameters": problem.parameters,
