@@ -38,14 +38,11 @@ class InlineWorkers(Workers):
             future.set_exception(error)
 
     def finish_oldest(self, *excluded):
-        """Execute the oldest task that is running and not excluded."""
-        self.finish(
-            next(
-                future
-                for future, task in self.running.items()
-                if not future.done() and task not in excluded
-            )
-        )
+        """Execute the oldest task that is running and not excluded, if there is one."""
+        for future, task in self.running.items():
+            if not future.done() and task not in excluded:
+                self.finish(future)
+                return
 
     def stop(self, future):
         self.stopped.append(self.running.pop(future).config)

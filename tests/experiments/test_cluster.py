@@ -1,4 +1,4 @@
-"""The same sweep on a real dask cluster, which loses a worker, or its scheduler."""
+"""Sweeps on a real dask cluster that loses a worker or its scheduler."""
 
 import json
 import os
@@ -9,18 +9,25 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from tests.experiments import cheap
-from tests.experiments.test_scheduler import stored
-from tests.experiments.test_workers import SLEEP
+from tests.experiments.sample_tasks import (
+    FAIL,
+    SEEDS,
+    SLEEP,
+    brackets,
+    pending_among,
+    read_log,
+    sample_problems,
+)
+from tests.experiments.test_scheduler import stored_tasks
 
 from factmem._core.errors import FactmemError
 from factmem.cli import main
 from factmem.experiments import (
     ClusterWorkers,
     LocalWorkers,
-    PendingTasks,
     Store,
     Task,
+    cluster,
     find_capacities,
     sweep,
 )
@@ -30,8 +37,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @contextmanager
-def dask(*arguments):
-    """A process of dask that ends with the block."""
+def dask_process(*arguments):
+    """Run a dask process that ends with the block."""
     process = subprocess.Popen(
         [sys.executable, "-m", "dask", *map(str, arguments)],
         cwd=ROOT,
@@ -47,102 +54,114 @@ def dask(*arguments):
 
 
 class Cluster:
-    """A scheduler on loopback and its workers."""
+    """A scheduler on the loopback interface and its workers."""
 
     def __init__(self, processes, folder):
-        self.file = folder / "scheduler.json"
+        self.processes, self.folder = processes, folder
+        file = folder / "scheduler.json"
         self.scheduler = processes.enter_context(
-            dask("scheduler", "--host", "127.0.0.1", "--port", 0, "--no-dashboard",
-                 "--scheduler-file", self.file)
+            dask_process("scheduler", "--host", "127.0.0.1", "--port", 0, "--no-dashboard",
+                         "--scheduler-file", file)
         )  # fmt: skip
-        while not self.file.exists() or not self.file.read_text().endswith("}"):
+        while not file.exists() or not file.read_text().endswith("}"):
             assert self.scheduler.poll() is None
-            time.sleep(0.05)
-        self.address = json.loads(self.file.read_text())["address"]
-        self.workers = [
-            processes.enter_context(
-                dask("worker", self.address, "--no-nanny", "--nthreads", 1, "--no-dashboard",
-                     "--local-directory", folder, "--name", number)
-            )
-            for number in range(2)
-        ]  # fmt: skip
+            time.sleep(0.02)
+        self.address = json.loads(file.read_text())["address"]
+
+    def add_worker(self):
+        return self.processes.enter_context(
+            dask_process("worker", self.address, "--no-nanny", "--nthreads", 1, "--no-dashboard",
+                         "--local-directory", self.folder)
+        )  # fmt: skip
+
+    def wait_for_workers(self, count):
+        with ClusterWorkers(self.address) as workers:
+            while workers.free() < count:
+                time.sleep(0.02)
 
 
-@pytest.fixture
-def cluster(tmp_path):
+@pytest.fixture(scope="module")
+def shared_cluster(tmp_path_factory):
+    """One cluster with a worker for all tests that do not kill the scheduler."""
     with ExitStack() as processes:
-        found = Cluster(processes, tmp_path)
-        with ClusterWorkers(found.address) as workers:
-            while workers.free() < 2:
-                time.sleep(0.05)
-        yield found
+        shared = Cluster(processes, tmp_path_factory.mktemp("cluster"))
+        shared.add_worker()
+        yield shared
 
 
-def questions(folder, name, seconds):
-    return [cheap.CheapQuestion(dim, str(folder / name), seconds) for dim in cheap.DIMS]
-
-
-def test_a_worker_that_is_killed_in_mid_sweep_changes_nothing(cluster, tmp_path):
+def test_a_worker_that_is_killed_during_a_sweep_changes_no_result(shared_cluster, tmp_path):
+    victim, killed = shared_cluster.add_worker(), []
     with Store(tmp_path / "local.sqlite") as store, LocalWorkers(2) as workers:
-        asked = questions(tmp_path, "local", 0.0)
-        undisturbed = cheap.table(find_capacities(asked, cheap.SEEDS, store, workers))
-    victim, killed = cluster.workers[0], []
+        problems = sample_problems(tmp_path / "local")
+        undisturbed = brackets(find_capacities(problems, SEEDS, store, workers))
+    shared_cluster.wait_for_workers(2)
 
     def report(progress):
-        begun = [entry for entry in cheap.told(tmp_path / "log") if entry["pid"] == victim.pid]
-        last = [(entry["dim"], entry["size"], entry["seed"]) for entry in begun[-1:]]
-        # In mid-sweep, and with something begun that the store does not have yet.
-        if not killed and progress.done >= 10 and set(last) - stored(tmp_path / "runs.sqlite"):
+        started = [entry for entry in read_log(tmp_path / "log") if entry["pid"] == victim.pid]
+        last = [(entry["dim"], entry["size"], entry["seed"]) for entry in started[-1:]]
+        # During the sweep, and with a task started whose result is not stored yet.
+        unfinished = set(last) - stored_tasks(tmp_path / "runs.sqlite")
+        if not killed and progress.done >= 10 and unfinished:
             victim.kill()
             killed.append(victim.pid)
 
-    asked = questions(tmp_path, "log", 0.05)
-    with Store(tmp_path / "runs.sqlite") as store, ClusterWorkers(cluster.address) as workers:
-        found = find_capacities(asked, cheap.SEEDS, store, workers, report=report)
+    problems = sample_problems(tmp_path / "log", seconds=0.05)
+    with (
+        Store(tmp_path / "runs.sqlite") as store,
+        ClusterWorkers(shared_cluster.address) as workers,
+    ):
+        capacities = find_capacities(problems, SEEDS, store, workers, report=report)
         assert all(record.error is None for record in store.records())
     assert killed
-    assert cheap.table(found) == undisturbed
+    assert brackets(capacities) == undisturbed
     assert not any(
         record.from_store
-        for capacity in found
+        for capacity in capacities
         for seed in capacity.seeds
         for record in seed.probes.values()
     )
 
 
-def test_the_command_finds_the_same_there_as_here(cluster, tmp_path, capsys):
-    answers = []
-    for where in (("--cluster", cluster.address), ("--workers", "2")):
-        store = str(tmp_path / where[0])
-        assert main(["capacity", "linear", "--dim", "4", "--json", "--store", store, *where]) == 0
-        answers.append(json.loads(capsys.readouterr().out))
-    there, here = ([(p["size"], p["run"]) for p in a["seeds"][0]["probes"]] for a in answers)
-    assert there == here
-    assert answers[0]["relative_margin"] == answers[1]["relative_margin"]
+def test_the_capacity_command_gives_the_same_result_on_a_cluster(shared_cluster, tmp_path, capsys):
+    results = []
+    for option in (("--cluster", shared_cluster.address), ("--workers", "1")):
+        store = str(tmp_path / option[0])
+        assert main(["capacity", "linear", "--dim", "4", "--json", "--store", store, *option]) == 0
+        results.append(json.loads(capsys.readouterr().out))
+    on_cluster, local = (
+        [(probe["size"], probe["run"]) for probe in result["seeds"][0]["probes"]]
+        for result in results
+    )
+    assert on_cluster == local
+    assert results[0]["relative_margin"] == results[1]["relative_margin"]
     with Store(tmp_path / "--cluster") as store:
         assert {record.threads for record in store.records()} == {1}
 
 
-def lacking(task):
-    return lambda known: PendingTasks([] if task.identity in known else [task])
+def test_a_failing_task_is_recorded(shared_cluster, tmp_path):
+    bad = Task(FAIL, {"kind": "error", "seed": 0})
+    with (
+        Store(tmp_path / "runs.sqlite") as store,
+        ClusterWorkers(shared_cluster.address) as workers,
+    ):
+        known = sweep(pending_among([bad]), store, workers)
+    assert known[bad.identity].error == "ZeroDivisionError: deep inside"
 
 
-def test_a_task_that_keeps_failing_is_recorded(cluster, tmp_path):
-    bad = Task(cheap.FAIL, {"kind": "error", "seed": 0})
-    with Store(tmp_path / "runs.sqlite") as store, ClusterWorkers(cluster.address) as workers:
-        found = sweep(lacking(bad), store, workers)
-    assert found[bad.identity].error == "ZeroDivisionError: deep inside"
-
-
-def test_a_scheduler_that_is_gone_is_no_failure_of_the_task(cluster, tmp_path):
+def test_a_lost_scheduler_is_not_recorded_as_a_failed_task(tmp_path):
     task = Task(SLEEP, {"seconds": 600})
-    with Store(tmp_path / "runs.sqlite") as store, ClusterWorkers(cluster.address) as workers:
-        with pytest.raises(FactmemError, match="cluster is gone"):
-            sweep(lacking(task), store, workers, report=lambda state: cluster.scheduler.kill())
-        assert store.records() == []
+    with ExitStack() as processes:
+        own = Cluster(processes, tmp_path)
+        own.add_worker()
+        own.wait_for_workers(1)
+        with Store(tmp_path / "runs.sqlite") as store, ClusterWorkers(own.address) as workers:
+            with pytest.raises(FactmemError, match="lost the connection to the cluster"):
+                sweep(pending_among([task]), store, workers, report=lambda _: own.scheduler.kill())
+            assert store.records() == []
 
 
-def test_nobody_answers():
+def test_rejects_an_address_where_no_scheduler_answers(monkeypatch):
+    monkeypatch.setattr(cluster, "_CONNECT_TIMEOUT", 0.2)
     with pytest.raises(FactmemError, match="no dask scheduler answers at 'tcp://127"):
         ClusterWorkers("tcp://127.0.0.1:1")
 
@@ -155,7 +174,7 @@ def test_nobody_answers():
         *("tcp://h:0", "tcp://h:65536", "tcp://h:-1", "tcp://h h:1"),
     ],
 )
-def test_an_address_that_is_none(address):
+def test_rejects_invalid_addresses(address):
     with pytest.raises(FactmemError, match="is like tcp://host:8786, not"):
         ClusterWorkers(address)
 
@@ -164,10 +183,10 @@ def test_an_address_that_is_none(address):
     "address",
     ["tcp://host:8786", "tls://10.0.0.1:1", "tcp://my-host.example_1:65535", "tcp://[::1]:5"],
 )
-def test_an_address(address):
+def test_accepts_valid_addresses(address):
     check_address(address)
 
 
-def test_certificates_that_are_missing():
+def test_tls_needs_certificates():
     with pytest.raises(FactmemError, match="tls:// needs certificates"):
         ClusterWorkers("tls://127.0.0.1:1")

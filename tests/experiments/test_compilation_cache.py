@@ -1,18 +1,19 @@
-"""Workers let go of what they compiled once they have grown too large."""
+"""Workers drop compiled programs when they have grown too large."""
+
+from importlib import import_module
 
 import jax
 import jax.numpy as jnp
 import psutil
 import pytest
 
-from factmem.experiments import Experiment, Task, execute
-from factmem.experiments import compilation_cache as memory
-from factmem.experiments.compilation_cache import Memory, resident
+from factmem.experiments import Experiment, Task, compilation_cache, execute
+from factmem.experiments.compilation_cache import CompilationCacheTrimmer, resident_bytes
 
 
 @pytest.fixture
 def compiled():
-    """A function with one compiled program."""
+    """Return a function with one compiled program."""
 
     @jax.jit
     def double(x):
@@ -23,50 +24,50 @@ def compiled():
     return double
 
 
-def test_what_is_taken_is_what_the_system_says():
-    before = resident()
-    kept = bytearray(64 * 2**20)
-    kept[::4096] = b"x" * len(kept[::4096])  # touched, so that it is really there
-    assert 48 * 2**20 < resident() - before < 128 * 2**20
-    assert resident() < psutil.virtual_memory().total
+def test_resident_bytes_grow_with_touched_memory():
+    before = resident_bytes()
+    block = bytearray(64 * 2**20)
+    block[::4096] = b"x" * len(block[::4096])  # touched, so that it is resident
+    assert 48 * 2**20 < resident_bytes() - before < 128 * 2**20
+    assert resident_bytes() < psutil.virtual_memory().total
 
 
 def test_a_small_process_keeps_its_programs(compiled):
-    limited = Memory(most=2**50)
-    assert not limited.trim()
+    trimmer = CompilationCacheTrimmer(max_bytes=2**50)
+    assert not trimmer.trim()
     assert compiled._cache_size() == 1
-    assert limited.most == 2**50
+    assert trimmer.max_bytes == 2**50
 
 
-def test_a_large_one_forgets_them_and_works_on(compiled):
-    limited = Memory(most=1)
-    assert limited.trim()
+def test_a_large_process_drops_its_programs_and_compiles_again(compiled):
+    trimmer = CompilationCacheTrimmer(max_bytes=1)
+    assert trimmer.trim()
     assert compiled._cache_size() == 0
     assert compiled(jnp.ones(3)).tolist() == [2, 2, 2]
 
 
-def test_what_it_needs_besides_does_not_make_it_forget_again_and_again(compiled, monkeypatch):
-    taken = iter([10_000, 8_000, 11_999, 12_001, 500])
-    monkeypatch.setattr(memory, "resident", lambda: next(taken))
-    limited = Memory(most=9_000)
-    assert limited.trim()
-    assert limited.most == 12_000
-    assert not limited.trim()
-    assert limited.trim()
-    assert limited.most == 12_000
+def test_the_limit_grows_with_the_memory_that_remains(monkeypatch):
+    sizes = iter([10_000, 8_000, 11_999, 12_001, 500])
+    monkeypatch.setattr(compilation_cache, "resident_bytes", lambda: next(sizes))
+    # What is dropped was tested above; here it would only make later tests compile again.
+    monkeypatch.setattr(jax, "clear_caches", lambda: None)
+    trimmer = CompilationCacheTrimmer(max_bytes=9_000)
+    assert trimmer.trim()
+    assert trimmer.max_bytes == 12_000
+    assert not trimmer.trim()
+    assert trimmer.trim()
+    assert trimmer.max_bytes == 12_000
 
 
-def one(*, seed):
+def return_seed(*, seed):
     return {"seed": seed}
 
 
-def test_serving_measures_and_lets_go_and_performing_does_not(monkeypatch):
-    from importlib import import_module
-
-    module, asked = import_module("factmem.experiments.execute"), []
-    monkeypatch.setattr(module._MEMORY, "trim", lambda: asked.append("let go"))
-    task = Task(Experiment("one", 1, one), {"seed": 3})
+def test_only_workers_trim_after_a_task(monkeypatch):
+    module, calls = import_module("factmem.experiments.execute"), []
+    monkeypatch.setattr(module._TRIMMER, "trim", lambda: calls.append("trim"))
+    task = Task(Experiment("seed", 1, return_seed), {"seed": 3})
     assert execute(task).metrics == {"seed": 3}
-    assert asked == []
+    assert calls == []
     assert module.execute_in_worker(task).metrics == {"seed": 3}
-    assert asked == ["let go"]
+    assert calls == ["trim"]

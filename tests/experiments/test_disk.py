@@ -1,4 +1,4 @@
-"""Only a disk that is known to be this machine's is called local."""
+"""Only a disk that is known to be local is called local."""
 
 import pytest
 
@@ -32,26 +32,26 @@ host /fuse fuse.sshfs rw 0 0
         ("/home/local/../runs.sqlite", False),
     ],
 )
-def test_the_deepest_mounted_disk_decides(tmp_path, path, local):
+def test_the_deepest_mount_point_decides(tmp_path, path, local):
     mounts = tmp_path / "mounts"
     mounts.write_text(MOUNTS)
     assert is_local(path, mounts) is local
 
 
-def test_a_file_may_be_mounted_by_itself(tmp_path):
+def test_a_file_may_be_a_mount_point(tmp_path):
     mounts = tmp_path / "mounts"
     mounts.write_text("/dev/vda / ext4 rw 0 0\nserver:/f /data/runs.sqlite nfs rw 0 0\n")
     assert not is_local("/data/runs.sqlite", mounts)
     assert is_local("/data/other.sqlite", mounts)
 
 
-def test_nothing_is_known_without_a_table(tmp_path):
+def test_no_file_is_local_without_a_mount_table(tmp_path):
     assert not is_local("/runs.sqlite", tmp_path / "none")
     (tmp_path / "empty").write_text("")
     assert not is_local("/runs.sqlite", tmp_path / "empty")
 
 
-def test_links_are_followed(tmp_path):
+def test_symbolic_links_are_followed(tmp_path):
     (tmp_path / "mounts").write_text(
         f"/dev/vda / nfs rw 0 0\n/dev/vdb {tmp_path}/disk ext4 rw 0 0\n"
     )

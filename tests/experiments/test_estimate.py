@@ -1,201 +1,230 @@
-"""How long figures will take, against lines and sums that are known."""
+"""Time estimates, compared with known lines and sums."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.paper.here import Here
-from tests.paper.made import known_of, record, trained_by_law
+from tests.experiments.inline_workers import InlineWorkers
+from tests.paper.stand_ins import make_record, run_all, train_by_law
 
 from factmem.experiments import (
-    LimitedCapacitySearches,
+    CapacitySearches,
+    Cost,
     Experiment,
+    IndependentTasks,
+    LimitedCapacitySearches,
     LinearCapacityProblem,
     MeasurementGroup,
-    IndependentTasks,
-    CapacitySearches,
+    MLPCapacityProblem,
     Store,
     Task,
     TransformerCapacityProblem,
+    estimate,
+    memory_capacity,
 )
-from factmem.experiments import memory_capacity as memory_questions
-from factmem.experiments.measurement import stored_records
-from factmem.paper import Figures, PaperFigure, all_figures, estimate
 from factmem.experiments.estimate import Speed, expected_seconds, measured_speed
+from factmem.experiments.measurement import stored_records
+from factmem.paper import FigureGroup, PaperFigure, all_figures
+from factmem.transformer import Shape
 
-FREE = Speed(step=0.0, flops=math.inf, compiling=0.0)
-USUAL = Speed(step=1e-3, flops=1e10, compiling=5.0)
+FREE = Speed(step_seconds=0.0, flops_per_second=math.inf, compile_seconds=0.0)
+TYPICAL = Speed(step_seconds=1e-3, flops_per_second=1e10, compile_seconds=5.0)
 
 
-def timed(step, flops, compiling, small=1e6, large=5e7):
-    def of(work):
-        return {"compiling": compiling, "step": step + work / flops, "flops": work}
+def timings(step, flops_per_second, compile_seconds, small=1e6, large=5e7):
+    """Return what `measure_speed` returns on a machine of this speed."""
 
-    return {"small": of(small), "large": of(large)}
+    def timing(flops):
+        seconds = step + flops / flops_per_second
+        return {"compile": compile_seconds, "step": seconds, "flops": flops}
+
+    return {"small": timing(small), "large": timing(large)}
 
 
 @given(st.floats(1e-5, 1e-2), st.floats(1e8, 1e12), st.floats(0, 30))
-def test_the_line_through_both_trainings_is_found(step, flops, compiling):
-    found = estimate._speed([timed(step, flops, compiling)])
-    assert found.step == pytest.approx(step, rel=1e-3, abs=1e-9)
-    assert found.flops == pytest.approx(flops, rel=1e-3)
-    assert found.compiling == pytest.approx(compiling)
+def test_the_speed_is_the_line_through_both_trainings(step, flops, compile_seconds):
+    speed = estimate._fit_speed([timings(step, flops, compile_seconds)])
+    assert speed.step_seconds == pytest.approx(step, rel=1e-3, abs=1e-9)
+    assert speed.flops_per_second == pytest.approx(flops, rel=1e-3)
+    assert speed.compile_seconds == pytest.approx(compile_seconds)
 
 
 def test_workers_are_averaged():
-    found = estimate._speed([timed(1e-3, 1e9, 2.0), timed(3e-3, 1e9, 4.0)])
-    assert found.step == pytest.approx(2e-3)
-    assert found.flops == pytest.approx(1e9)
-    assert found.compiling == pytest.approx(3)
+    speed = estimate._fit_speed([timings(1e-3, 1e9, 2.0), timings(3e-3, 1e9, 4.0)])
+    assert speed.step_seconds == pytest.approx(2e-3)
+    assert speed.flops_per_second == pytest.approx(1e9)
+    assert speed.compile_seconds == pytest.approx(3)
 
 
-def test_a_large_training_that_was_faster_costs_no_time_below_nothing():
-    odd = {
-        "small": {"compiling": 1.0, "step": 2e-3, "flops": 1e6},
-        "large": {"compiling": 1.0, "step": 1e-3, "flops": 5e7},
+def test_no_time_is_negative_if_the_large_training_was_faster():
+    contradictory = {
+        "small": {"compile": 1.0, "step": 2e-3, "flops": 1e6},
+        "large": {"compile": 1.0, "step": 1e-3, "flops": 5e7},
     }
-    found = estimate._speed([odd])
-    assert found.step >= 0
-    assert found.flops > 0
+    speed = estimate._fit_speed([contradictory])
+    assert speed.step_seconds >= 0
+    assert speed.flops_per_second > 0
 
 
-def constant_speed(*, steps, seed):
-    return timed(1e-3 * (1 + seed), 1e9, 2.0)
+def fixed_speed(*, steps, seed):
+    return timings(1e-3 * (1 + seed), 1e9, 2.0)
 
 
 def test_every_worker_is_timed_at_once(monkeypatch, tmp_path):
-    class Two(Here):
+    class TwoWorkers(InlineWorkers):
         def free(self):
             return 2
 
-    monkeypatch.setattr(estimate, "measure_speed", constant_speed)
+    monkeypatch.setattr(estimate, "measure_speed", fixed_speed)
     with Store(tmp_path / "runs.sqlite") as store:
-        found = measured_speed(store, Two(), steps=4)
-        assert store.records() == [], "speeds are never kept"
-    assert found.step == pytest.approx(1.5e-3), "of seeds 0 and 1"
+        speed = measured_speed(store, TwoWorkers(), steps=4)
+        assert store.records() == [], "speeds are never stored"
+    assert speed.step_seconds == pytest.approx(1.5e-3), "the mean of seeds 0 and 1"
 
 
-# ---- what is expected ----------------------------------------------------------------------------
+def test_the_speed_gives_the_time_of_a_cost():
+    cost = Cost(steps=10.0, flops_per_step=2e7, peak_bytes=0)
+    assert TYPICAL.seconds(cost) == pytest.approx(5 + 10 * (1e-3 + 2e-3))
+    quarter = Cost(steps=10.0, flops_per_step=2e7, peak_bytes=0, overhead=0.25)
+    assert TYPICAL.seconds(quarter) == pytest.approx(0.25 * 5 + 10 * (0.25e-3 + 2e-3))
+    assert cost.flops == 2e8
 
 
-def one(*, number):
-    return {"one": number}
+# ---- expected times -----------------------------------------------------------------------------
 
 
-OTHER = Experiment("other", 1, one)
+def return_number(*, number):
+    return {"number": number}
 
 
-def runs(*numbers):
+OTHER = Experiment("other", 1, return_number)
+
+
+def independent_tasks(*numbers):
     return IndependentTasks(tuple(Task(OTHER, {"number": number}) for number in numbers))
 
 
-def test_expected_time_falls_to_nothing_as_runs_become_known():
-    three = runs(1, 2, 3)
-    known, found = {}, []
-    for task in three.tasks:
-        found.append(expected_seconds(three, known, USUAL))
-        known[task.identity] = record(task)
-    assert found == [30, 20, 10]
-    assert expected_seconds(three, known, USUAL) == 0
+def test_the_expected_time_falls_to_zero_as_records_become_known():
+    measurement = independent_tasks(1, 2, 3)
+    known, seconds = {}, []
+    for task in measurement.tasks:
+        seconds.append(expected_seconds(measurement, known, TYPICAL))
+        known[task.identity] = make_record(task)
+    assert seconds == [30, 20, 10]
+    assert expected_seconds(measurement, known, TYPICAL) == 0
 
 
-def test_what_is_measured_together_adds_up():
-    both = MeasurementGroup({"a": runs(1), "b": runs(2, 3)})
-    assert expected_seconds(both, {}, USUAL) == 30
-    assert expected_seconds(MeasurementGroup({}), {}, USUAL) == 0
-    nested = MeasurementGroup({"c": both, "d": runs(4)})
-    assert expected_seconds(nested, {}, USUAL) == 40
-    figures = [PaperFigure(str(k), "t", "t", each, lambda _: None)
-               for k, each in enumerate((nested, runs(5)))]  # fmt: skip
-    assert expected_seconds(Figures(figures), {}, USUAL) == 50
+def test_the_times_of_a_group_add_up():
+    both = MeasurementGroup({"a": independent_tasks(1), "b": independent_tasks(2, 3)})
+    assert expected_seconds(both, {}, TYPICAL) == 30
+    assert expected_seconds(MeasurementGroup({}), {}, TYPICAL) == 0
+    nested = MeasurementGroup({"c": both, "d": independent_tasks(4)})
+    assert expected_seconds(nested, {}, TYPICAL) == 40
+    figures = [
+        PaperFigure(str(number), "title", "text", measurement, lambda _: None)
+        for number, measurement in enumerate((nested, independent_tasks(5)))
+    ]
+    assert expected_seconds(FigureGroup(figures), {}, TYPICAL) == 50
+
+
+class UnknownMeasurement:
+    pending = result = used_tasks = remaining = len  # any function
+
+
+def test_rejects_an_unknown_kind_of_measurement():
+    with pytest.raises(TypeError, match="cannot estimate the time of a UnknownMeasurement"):
+        expected_seconds(UnknownMeasurement(), {}, TYPICAL)
 
 
 @pytest.mark.parametrize("scale", ["quick", "paper"])
-def test_every_figure_takes_some_time_and_all_of_them_the_sum(scale):
+def test_the_times_of_all_figures_add_up(scale):
     figures = all_figures(scale)
-    each = [expected_seconds(figure.measured, {}, USUAL) for figure in figures]
-    assert min(each) > 0
-    assert expected_seconds(Figures(figures), {}, USUAL) == pytest.approx(sum(each))
+    seconds = [expected_seconds(figure.measurement, {}, TYPICAL) for figure in figures]
+    assert min(seconds) > 0
+    assert expected_seconds(FigureGroup(figures), {}, TYPICAL) == pytest.approx(sum(seconds))
 
 
-def paper(dim, protocol="paper"):
+def problem(dim, protocol="paper"):
     return TransformerCapacityProblem(Shape(dim, 8, dim // 8, dim), protocol=protocol)
 
 
-def test_steps_of_a_transformer_worked_by_hand():
-    """3.5 tries of 3 rates of 2^14 steps, of which 45 % are made, at a millisecond each."""
-    steps_alone = Speed(step=1e-3, flops=math.inf, compiling=0.0)
-    found = expected_seconds(CapacitySearches([paper(32)], [64]), {}, steps_alone)
-    assert found == pytest.approx(3.5 * 0.45 * 3 * 2**14 * 1e-3)
-    compiling_alone = Speed(step=0.0, flops=math.inf, compiling=2.0)
-    assert expected_seconds(CapacitySearches([paper(32)], [64]), {}, compiling_alone) == 3.5 * 2
-    assert expected_seconds(CapacitySearches([paper(32)], [64]), {}, FREE) == 0
+def test_the_time_of_a_transformer_search_computed_by_hand():
+    """A search takes 3.5 tries of 3 rates of 2^14 steps, of which 45 % are done, at 1 ms each."""
+    searches = CapacitySearches([problem(32)], [64])
+    only_steps = replace(FREE, step_seconds=1e-3)
+    seconds = expected_seconds(searches, {}, only_steps)
+    assert seconds == pytest.approx(3.5 * 0.45 * 3 * 2**14 * 1e-3)
+    assert expected_seconds(searches, {}, replace(FREE, compile_seconds=2.0)) == 3.5 * 2
+    assert expected_seconds(searches, {}, FREE) == 0
 
 
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: [paper(16), paper(32)],
+        lambda: [problem(16), problem(32)],
         lambda: [LinearCapacityProblem(8, "trained", 0.99), LinearCapacityProblem(8)],
-        lambda: [paper(16, "compiled")],
+        lambda: [MLPCapacityProblem(8, 16), MLPCapacityProblem(8, 16, "quick")],
+        lambda: [problem(16, "compiled"), problem(16, "quick")],
     ],
-    ids=["transformers", "memories", "compiled"],
+    ids=["transformers", "linear", "mlp", "other protocols"],
 )
 def test_more_seeds_and_slower_machines_take_longer(make):
-    questions = make()
-    alone = expected_seconds(CapacitySearches(questions, [0]), {}, USUAL)
-    assert alone > 0
-    assert expected_seconds(CapacitySearches(questions, [0, 1, 2]), {}, USUAL) == pytest.approx(3 * alone)
-    slower = Speed(2 * USUAL.step, USUAL.flops / 2, 2 * USUAL.compiling)
-    assert expected_seconds(CapacitySearches(questions, [0]), {}, slower) == pytest.approx(2 * alone)
+    one_seed, three_seeds = (CapacitySearches(make(), range(count)) for count in (1, 3))
+    seconds = expected_seconds(one_seed, {}, TYPICAL)
+    assert seconds > 0
+    assert expected_seconds(three_seeds, {}, TYPICAL) == pytest.approx(3 * seconds)
+    slower = Speed(
+        2 * TYPICAL.step_seconds, TYPICAL.flops_per_second / 2, 2 * TYPICAL.compile_seconds
+    )
+    assert expected_seconds(one_seed, {}, slower) == pytest.approx(2 * seconds)
 
 
 def test_larger_shapes_take_longer():
-    small, large = (expected_seconds(CapacitySearches([paper(d)], [0]), {}, USUAL) for d in (16, 64))
+    small, large = (
+        expected_seconds(CapacitySearches([problem(dim)], [0]), {}, TYPICAL) for dim in (16, 64)
+    )
     assert large > small
 
 
 @settings(max_examples=5)
 @given(st.integers(2, 6))
-def test_searches_that_are_over_cost_nothing_more(dim):
-    def stored(*, dim, facts, **_):
+def test_finished_searches_take_no_time(dim):
+    def store(*, dim, facts, **_):
         return {"stored": facts <= dim**2 / 3}
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(memory_questions, "EXPERIMENT", Experiment("memory", 1, stored))
+        patch.setattr(memory_capacity, "EXPERIMENT", Experiment("memory", 1, store))
         both = CapacitySearches(
             [LinearCapacityProblem(dim, ratio=1.3), LinearCapacityProblem(2 * dim, ratio=1.3)], [0]
         )
         first = CapacitySearches(both.problems[:1], [0])
         second = CapacitySearches(both.problems[1:], [0])
-        whole = expected_seconds(both, {}, USUAL)
-        known = known_of(first)
-        assert expected_seconds(both, known, USUAL) == pytest.approx(
-            expected_seconds(second, {}, USUAL)
+        total = expected_seconds(both, {}, TYPICAL)
+        known = run_all(first)
+        assert expected_seconds(both, known, TYPICAL) == pytest.approx(
+            expected_seconds(second, {}, TYPICAL)
         )
-        assert 0 < expected_seconds(both, known, USUAL) < whole
-        assert expected_seconds(both, known_of(both), USUAL) == 0
+        assert 0 < expected_seconds(both, known, TYPICAL) < total
+        assert expected_seconds(both, run_all(both), TYPICAL) == 0
 
 
-def test_limits_of_embeddings_cost_what_their_searches_do(monkeypatch):
-    trained_by_law(monkeypatch)
-    searches = CapacitySearches([paper(16)], [0])
+def test_limits_of_embeddings_take_no_further_time(monkeypatch):
+    train_by_law(monkeypatch)
+    searches = CapacitySearches([problem(16)], [0])
     limited = LimitedCapacitySearches(searches)
-    assert expected_seconds(limited, {}, USUAL) == expected_seconds(searches, {}, USUAL)
-    assert expected_seconds(limited, known_of(limited), USUAL) == 0
+    assert expected_seconds(limited, {}, TYPICAL) == expected_seconds(searches, {}, TYPICAL)
+    assert expected_seconds(limited, run_all(limited), TYPICAL) == 0
 
 
-# ---- what a store has ----------------------------------------------------------------------------
-
-
-def test_a_search_goes_on_from_what_the_store_has(monkeypatch, tmp_path):
-    trained_by_law(monkeypatch)
-    searches = CapacitySearches([paper(16), paper(32)], [0])
-    known = known_of(searches)
+def test_stored_searches_take_no_time(monkeypatch, tmp_path):
+    train_by_law(monkeypatch)
+    searches = CapacitySearches([problem(16), problem(32)], [0])
+    known = run_all(searches)
     with Store(tmp_path / "runs.sqlite") as store:
-        for each in known.values():
-            store.put(each)
-        found = stored_records(searches, store)
-    assert all(found[identity] == each for identity, each in known.items())
-    assert expected_seconds(searches, found, USUAL) == 0
+        for record in known.values():
+            store.put(record)
+        stored = stored_records(searches, store)
+    assert all(stored[identity] == record for identity, record in known.items())
+    assert expected_seconds(searches, stored, TYPICAL) == 0

@@ -1,4 +1,4 @@
-"""A store keeps every run, whoever writes, and refuses what is not a whole store."""
+"""A store has every run that was written, and rejects files that are not intact stores."""
 
 import json
 import shutil
@@ -34,33 +34,38 @@ def path(tmp_path):
     return tmp_path / "runs.sqlite"
 
 
-def failed(which):
-    return replace(which, metrics=None, error="it broke")
+def failed(run):
+    return replace(run, metrics=None, error="it broke")
 
 
-def test_what_is_kept_comes_back_as_it_was(path):
-    kept = record(number=0.1)
+def test_a_stored_record_is_read_unchanged(path):
+    written = record(number=0.1)
     with Store(path) as store:
-        assert store.get(kept.identity) is None
-        assert store.put(kept) == kept
+        assert store.get(written.identity) is None
+        assert store.put(written) == written
     with Store(path) as store:
-        found = store.get(kept.identity)
-    assert found == kept
-    assert found.metrics == {"doubled": 0.2}
-    assert (found.seed, found.threads, found.version) == (0, kept.threads, 1)
-    assert found.versions["jax"]
-    assert found.kept
-    assert not kept.kept
+        read = store.get(written.identity)
+    assert read == written
+    assert read.metrics == {"doubled": 0.2}
+    assert (read.seed, read.threads, read.version) == (0, written.threads, 1)
+    assert read.versions["jax"]
+    assert read.from_store
+    assert not written.from_store
+
+
+@pytest.fixture(scope="module")
+def shared_store(tmp_path_factory):
+    with Store(tmp_path_factory.mktemp("store") / "runs.sqlite") as store:
+        yield store
 
 
 @given(metrics=st.dictionaries(st.text(), st.floats(allow_nan=False, allow_infinity=False)))
-def test_numbers_come_back_bit_for_bit(metrics):
-    with tempfile.TemporaryDirectory() as folder, Store(Path(folder) / "s") as store:
-        store.put(replace(record(), metrics=metrics))
-        assert store.get(record().identity).metrics == metrics
+def test_numbers_are_stored_exactly(shared_store, metrics):
+    shared_store.put(replace(record(), metrics=metrics), replace=True)
+    assert shared_store.get(record().identity).metrics == metrics
 
 
-def test_a_run_that_succeeded_stays_unless_it_is_to_be_replaced(path):
+def test_a_successful_run_stays_unless_replace_is_set(path):
     first, later = record(), replace(record(), metrics={"doubled": 3})
     with Store(path) as store:
         store.put(first)
@@ -71,7 +76,7 @@ def test_a_run_that_succeeded_stays_unless_it_is_to_be_replaced(path):
         assert len(store.records()) == 1
 
 
-def test_a_run_that_failed_gives_way(path):
+def test_a_failed_run_is_replaced(path):
     with Store(path) as store:
         store.put(failed(record()))
         assert store.get(record().identity).error == "it broke"
@@ -79,20 +84,20 @@ def test_a_run_that_failed_gives_way(path):
         assert store.put(again) == again
 
 
-def test_runs_are_found_by_what_they_have(path):
+def test_records_are_filtered(path):
     runs = [record(number, seed) for number in (1, 2.5) for seed in (0, 1)]
     with Store(path) as store:
         for run in runs:
             store.put(run)
         store.put(failed(record(9)))
-        assert [found.identity for found in store.records()][:4] == [run.identity for run in runs]
+        assert [match.identity for match in store.records()][:4] == [run.identity for run in runs]
         assert store.records(seed=1) == [runs[1], runs[3]]
         assert store.records(config={"number": 2.5}) == runs[2:]
         assert store.records(config={"number": 1.0, "seed": 1}) == [runs[1]]
         assert store.records(config={"none": None}) == []
-        assert store.records(measure="double", failed=False) == runs
-        assert store.records(measure="triple") == []
-        assert [found.error for found in store.records(failed=True)] == ["it broke"]
+        assert store.records(experiment="double", failed=False) == runs
+        assert store.records(experiment="triple") == []
+        assert [match.error for match in store.records(failed=True)] == ["it broke"]
 
 
 def test_a_run_is_named_by_the_start_of_its_identity(path):
@@ -100,18 +105,18 @@ def test_a_run_is_named_by_the_start_of_its_identity(path):
         runs = [store.put(record(number)) for number in range(20)]
         assert store.named(runs[3].identity[:12]) == runs[3]
         assert store.named(runs[3].identity) == runs[3]
-        with pytest.raises(FactmemError, match="several runs start"):
+        with pytest.raises(FactmemError, match="several runs have IDs starting with"):
             store.named("")
         for odd in ("%", "_", runs[3].identity + "0", "x' OR 1=1 --", "\x1b", "\udcff"):
-            with pytest.raises(FactmemError, match="no run starts with"):
+            with pytest.raises(FactmemError, match="no run has an ID starting with"):
                 store.named(odd)
-        # Twenty runs, sixteen digits: two start alike.
+        # Twenty runs, sixteen digits: two start with the same digit.
         starts = [run.identity[0] for run in runs]
-        with pytest.raises(FactmemError, match="several runs start"):
+        with pytest.raises(FactmemError, match="several runs have IDs starting with"):
             store.named(max(starts, key=starts.count))
 
 
-# ---- many at once --------------------------------------------------------------------------------
+# ---- concurrent access --------------------------------------------------------------------------
 
 WRITER = """
 import sys
@@ -121,7 +126,7 @@ write(*sys.argv[1:])
 
 
 def write(path, first, count, threads=4):
-    """Keeps runs number first, first + 1, … from several threads that share a store."""
+    """Store runs number first, first + 1, … from several threads that share a store."""
     numbers = range(int(first), int(first) + int(count))
     with Store(path) as store, ThreadPoolExecutor(int(threads)) as pool:
         list(pool.map(lambda number: store.put(record(number)), numbers))
@@ -136,60 +141,61 @@ def writer(path, first, count):
     )
 
 
-def test_sixteen_threads_and_four_processes_lose_nothing(path):
-    writers = [writer(path, 1000 * place, 50) for place in range(4)]
-    barrier, problems = threading.Barrier(16), []
+def test_sixteen_threads_and_four_processes_lose_no_run(path):
+    writers = [writer(path, 1000 * index, 50) for index in range(4)]
+    barrier, errors = threading.Barrier(16), []
 
-    def thread(place):
+    def write_runs(index):
         try:
             barrier.wait()
-            with Store(path) as store:  # each its own: they meet in the file
+            with Store(path) as store:  # each thread has its own connection
                 for number in range(25):
-                    store.put(record(10_000 + 100 * place + number))
+                    store.put(record(10_000 + 100 * index + number))
         except Exception as error:
-            problems.append(error)
+            errors.append(error)
 
-    threads = [threading.Thread(target=thread, args=(place,)) for place in range(16)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    threads = [threading.Thread(target=write_runs, args=(index,)) for index in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     for process in writers:
         _, err = process.communicate(timeout=120)
         assert process.returncode == 0, err
-    assert not problems
+    assert not errors
     expected = {1000 * p + n for p in range(4) for n in range(50)}
     expected |= {10_000 + 100 * p + n for p in range(16) for n in range(25)}
     with Store(path) as store:
-        found = store.records()
-    assert len(found) == len(expected) == 600
-    assert {run.config["number"] for run in found} == expected
-    assert all(run.metrics == {"doubled": 2 * run.config["number"]} for run in found)
+        runs = store.records()
+    assert len(runs) == len(expected) == 600
+    assert {run.config["number"] for run in runs} == expected
+    assert all(run.metrics == {"doubled": 2 * run.config["number"]} for run in runs)
 
 
-def test_many_that_open_a_new_store_at_once(path):
+def test_sixteen_threads_create_one_store_at_once(path):
     barrier = threading.Barrier(16)
 
-    def opened(_):
+    def open_store(_):
         barrier.wait()
         with Store(path) as store:
             return store.records()
 
     with ThreadPoolExecutor(16) as pool:
-        assert list(pool.map(opened, range(16))) == [[]] * 16
+        assert list(pool.map(open_store, range(16))) == [[]] * 16
 
 
-def test_one_writes_while_another_reads(path):
+def test_a_reader_sees_every_run_while_another_writes(path):
     with Store(path) as writing, Store(path, read_only=True) as reading:
         for number in range(5):
             writing.put(record(number))
             assert len(reading.records()) == number + 1
 
 
-# ---- what is refused -----------------------------------------------------------------------------
+# ---- files that are rejected --------------------------------------------------------------------
 
 
-def refused(path, *, unchanged=True, **options) -> str:
+def rejection(path, *, unchanged=True, **options) -> str:
+    """Return the message with which a file is rejected, and check that the file is unchanged."""
     before = path.read_bytes() if path.exists() else None
     with pytest.raises(StoreError) as caught:
         Store(path, **options)
@@ -198,80 +204,79 @@ def refused(path, *, unchanged=True, **options) -> str:
     return str(caught.value)
 
 
-def filled(path, count=3):
+def fill(path, count=3):
     with Store(path) as store:
         for number in range(count):
             store.put(record(number))
 
 
-def test_the_journal_suits_the_disk(path, monkeypatch):
+def test_the_journal_mode_depends_on_the_disk(path, monkeypatch):
     for local, mode in ((True, "wal"), (False, "delete")):
         monkeypatch.setattr(store_module, "is_local", lambda path, local=local: local)
-        place = path.with_name(mode)
-        filled(place)
-        assert sqlite3.connect(place).execute("PRAGMA journal_mode").fetchone() == (mode,)
-        with Store(place) as store:
+        file = path.with_name(mode)
+        fill(file)
+        assert sqlite3.connect(file).execute("PRAGMA journal_mode").fetchone() == (mode,)
+        with Store(file) as store:
             assert len(store.records()) == 3
 
 
-def test_a_store_that_was_moved_to_a_network_disk(path, monkeypatch):
-    filled(path)
+def test_a_store_that_was_moved_to_a_network_disk_changes_its_journal_mode(path, monkeypatch):
+    fill(path)
     monkeypatch.setattr(store_module, "is_local", lambda path: False)
-    filled(path, 4)
+    fill(path, 4)
     assert sqlite3.connect(path).execute("PRAGMA journal_mode").fetchone() == ("delete",)
     with Store(path) as store:
         assert len(store.records()) == 4
 
 
-def test_a_row_is_on_the_disk_before_it_counts(path):
+def test_writes_are_synchronous(path):
     with Store(path) as store:
         assert store._connection.execute("PRAGMA synchronous").fetchone() == (2,)
 
 
-def test_a_store_of_another_version(path):
-    filled(path)
+def test_rejects_another_schema_version(path):
+    fill(path)
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA user_version = 7")
     connection.close()
-    message = refused(path)
-    assert "another version" in message
-    assert "schema 7, here 1" in message
-    assert "another version" in refused(path, read_only=True)
+    message = rejection(path)
+    assert "has schema version 7, expected 1" in message
+    assert "has schema version 7" in rejection(path, read_only=True)
 
 
-def test_a_database_of_another_program(path):
+def test_rejects_a_database_of_another_program(path):
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE songs (name TEXT)")
     connection.close()
-    assert "no store of runs" in refused(path)
-    assert "no store of runs" in refused(path, read_only=True)
+    assert "is not a factmem store" in rejection(path)
+    assert "is not a factmem store" in rejection(path, read_only=True)
 
 
-def test_an_empty_database_of_another_program(path):
+def test_rejects_an_empty_database_of_another_program(path):
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA application_id = 12345")
     connection.execute("VACUUM")
     connection.close()
-    assert "no store of runs" in refused(path)
+    assert "is not a factmem store" in rejection(path)
 
 
 @pytest.mark.parametrize("content", [b"x" * 5000, b"subject,relation,answer\n", b"SQLite format 3"])
-def test_a_file_that_is_no_database(path, content):
+def test_rejects_a_file_that_is_not_a_database(path, content):
     path.write_bytes(content)
-    assert "no store of runs, or it is damaged" in refused(path)
+    assert "is not a factmem store or is damaged" in rejection(path)
 
 
-def test_a_damaged_store(path):
-    filled(path, 200)
-    whole = path.read_bytes()
-    path.write_bytes(whole[:4096] + bytes(len(whole) - 4096))
-    assert "damaged" in refused(path)
-    path.write_bytes(whole[: len(whole) // 2])
-    assert "damaged" in refused(path)
+def test_rejects_a_damaged_store(path):
+    fill(path, 200)
+    content = path.read_bytes()
+    path.write_bytes(content[:4096] + bytes(len(content) - 4096))
+    assert "damaged" in rejection(path)
+    path.write_bytes(content[: len(content) // 2])
+    assert "damaged" in rejection(path)
 
 
-def test_a_damaged_row(path):
-    filled(path, 1)
+def test_rejects_a_damaged_row(path):
+    fill(path, 1)
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE runs SET metrics = '{'")
     connection.close()
@@ -281,40 +286,67 @@ def test_a_damaged_row(path):
 
 def test_an_empty_file_becomes_a_store(path):
     path.touch()
-    filled(path)
+    fill(path)
     with Store(path) as store:
         assert len(store.records()) == 3
 
 
-def test_folders_are_made_but_not_for_reading(path):
-    deep = path.parent / "new" / "folder" / "runs.sqlite"
-    assert "does not exist" in refused(deep, read_only=True)
-    assert not deep.parent.exists()
-    filled(deep)
-    assert deep.exists()
+@pytest.mark.parametrize("read_only", [False, True])
+def test_rejects_a_missing_folder(path, read_only):
+    missing = path.parent / "new" / "runs.sqlite"
+    message = rejection(missing, read_only=read_only)
+    expected = "does not exist" if read_only else f"there is no folder '{missing.parent}'"
+    assert expected in message
+    assert not missing.parent.exists()
 
 
-def test_a_folder_is_no_store(path):
+def test_rejects_a_file_as_the_folder(path):
+    path.write_text("a file")
+    assert f"there is no folder '{path}'" in rejection(path / "runs.sqlite")
+
+
+def test_a_relative_path_needs_no_folder(path, monkeypatch):
+    monkeypatch.chdir(path.parent)
+    fill("runs.sqlite")
+    assert path.exists()
+
+
+def test_creates_the_folder_of_the_default_store_unless_it_only_reads(path, monkeypatch):
+    default = path.parent / "new" / "folder" / "runs.sqlite"
+    monkeypatch.setenv("FACTMEM_STORE", str(default))
+    assert "does not exist" in rejection(default, read_only=True)
+    assert not default.parent.exists()
+    fill(default_store())
+    assert default.exists()
+
+
+def test_rejects_a_default_store_whose_folder_cannot_be_created(path, monkeypatch):
+    path.write_text("a file")
+    monkeypatch.setenv("FACTMEM_STORE", str(path / "folder" / "runs.sqlite"))
+    assert "cannot create the folder" in rejection(default_store())
+
+
+def test_rejects_a_folder_as_the_file(path):
     path.mkdir()
     with pytest.raises(StoreError, match="cannot be opened"):
         Store(path)
 
 
-def test_reading_writes_nothing(path):
-    filled(path)
+def test_a_read_only_store_rejects_writes(path):
+    fill(path)
     with Store(path, read_only=True) as store:
         assert len(store.records()) == 3
         with pytest.raises(StoreError, match="cannot be written"):
             store.put(record(7))
 
 
-def test_a_full_disk_keeps_what_was_there(path):
+def test_a_full_disk_loses_only_the_new_run(path):
     with Store(path) as store:
         store.put(record())
         pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
         store._connection.execute(f"PRAGMA max_page_count = {pages}")
         large = replace(record(2), metrics={"text": "x" * 100_000})
-        with pytest.raises(StoreError, match="the disk is full; all others are kept"):
+        with pytest.raises(StoreError, match="the disk is full; others are stored"):
             store.put(large)
         store._connection.execute("PRAGMA max_page_count = 100000")
         store.put(large)
@@ -337,18 +369,18 @@ print(len(Store(sys.argv[1], read_only=True).records()))
 """
 
 
-def test_a_read_only_disk():
+def test_reads_from_a_read_only_disk():
     folder = Path(tempfile.mkdtemp())
     try:
-        filled(folder / "runs.sqlite")
+        fill(folder / "runs.sqlite")
         (folder / "runs.sqlite").chmod(0o444)
         folder.chmod(0o555)
-        ran = subprocess.run(
+        reader = subprocess.run(
             [sys.executable, "-c", READER, str(folder / "runs.sqlite")],
             capture_output=True,
             text=True,
         )
-        message, count = ran.stdout.splitlines()
+        message, count = reader.stdout.splitlines()
         assert "cannot be written" in message
         assert count == "3"
     finally:
@@ -356,35 +388,35 @@ def test_a_read_only_disk():
         shutil.rmtree(folder)
 
 
-def test_what_a_killed_writer_left_is_not_passed_over_on_a_read_only_disk():
+def test_rejects_unfinished_writes_on_a_read_only_disk():
     folder = Path(tempfile.mkdtemp())
     try:
-        place = folder / "runs.sqlite"
-        filled(place)
+        path = folder / "runs.sqlite"
+        fill(path)
         (folder / "runs.sqlite-wal").write_bytes(b"not yet in the store")
-        place.chmod(0o444)
+        path.chmod(0o444)
         folder.chmod(0o555)
-        ran = subprocess.run(
-            [sys.executable, "-c", READER, str(place)], capture_output=True, text=True
+        reader = subprocess.run(
+            [sys.executable, "-c", READER, str(path)], capture_output=True, text=True
         )
-        assert "StoreError" in ran.stderr
-        assert "3" not in ran.stdout.split()
+        assert "StoreError" in reader.stderr
+        assert "3" not in reader.stdout.split()
     finally:
         folder.chmod(0o755)
         shutil.rmtree(folder)
 
 
-def test_a_writer_that_never_ends(path, monkeypatch):
-    monkeypatch.setattr(store_module, "_SECONDS_TO_WAIT", 0.05)
-    filled(path)
+def test_rejects_a_file_that_stays_locked(path, monkeypatch):
+    monkeypatch.setattr(store_module, "_BUSY_TIMEOUT", 0.05)
+    fill(path)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    assert "in use by another process" in refused(path)
+    assert "was locked by another process" in rejection(path)
     other.close()
     Store(path).close()
 
 
-def test_where_runs_are_kept_unless_a_file_is_named(monkeypatch, tmp_path):
+def test_the_default_store_is_set_by_the_environment(monkeypatch, tmp_path):
     monkeypatch.setenv("FACTMEM_STORE", str(tmp_path / "mine"))
     assert default_store() == tmp_path / "mine"
     monkeypatch.delenv("FACTMEM_STORE")
@@ -393,8 +425,8 @@ def test_where_runs_are_kept_unless_a_file_is_named(monkeypatch, tmp_path):
     assert "factmem" in str(default_store())
 
 
-def test_a_record_is_json_data(path):
+def test_the_configuration_of_a_record_is_json_data(path):
     with Store(path) as store:
-        kept = store.put(record())
-    assert isinstance(kept, Record)
-    assert json.loads(json.dumps(kept.config)) == {"number": 1, "seed": 0}
+        stored = store.put(record())
+    assert isinstance(stored, Record)
+    assert json.loads(json.dumps(stored.config)) == {"number": 1, "seed": 0}

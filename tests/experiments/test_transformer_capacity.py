@@ -1,8 +1,9 @@
-"""Transformers: what is asked, and that a measurement is what the commands do."""
+"""Capacity problems of transformers, and their measurements."""
 
 import json
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import cache
 
 import pytest
 from hypothesis import given
@@ -10,113 +11,156 @@ from hypothesis import strategies as st
 
 from factmem._core.errors import FactmemError
 from factmem.cli import main
-from factmem.experiments import PaperSearch, TransformerCapacityProblem, execute
+from factmem.experiments import (
+    Compile,
+    PaperSearch,
+    PromptSpec,
+    TableSpec,
+    Train,
+    TransformerCapacityProblem,
+    TransformerSpec,
+    execute,
+)
 from factmem.experiments.transformer_capacity import measure_transformer
 from factmem.facts import Vocabulary
 from factmem.training import BEST, PAPER, QUICK, step_flops
 from factmem.transformer import Shape
 
-SMALL = {"dim": 12, "heads": 3, "head_dim": 4, "width": 10, "length": 8}
-SIZES = {"subjects": 6, "relations": 5, "answers": 3, "noise": 11}
+SHAPE = Shape(12, 3, 4, 10)
+SHORT = replace(PAPER, learning_rates=(0.01,), steps=60, checks=60, batch=64)
+SIZE_OPTIONS = {
+    "dim": 12,
+    "heads": 3,
+    "head_dim": 4,
+    "width": 10,
+    "length": 8,
+    "subjects": 6,
+    "relations": 5,
+    "answers": 3,
+    "noise": 11,
+}
 
 
-def problem(**more):
-    return TransformerCapacityProblem(**{**SMALL, "answers": 3, **more})
+def problem(shape=SHAPE, **options):
+    return TransformerCapacityProblem(shape, **{"answers": 3, "length": 8, **options})
 
 
-def short(**more):
-    return {
-        **asdict(PAPER),
-        "learning_rates": [0.01],
-        "steps": 60,
-        "checks": 60,
-        "batch": 64,
-        **more,
-    }
+def measured(protocol=None, *, padding=None, shape=SHAPE, criterion=0.99):
+    """Train a small transformer, or compile it without a protocol."""
+    padding = None if padding is None else tuple(padding.items())
+    return _measured(protocol, padding, shape, criterion)
 
 
-def measured(training=None, **more):
-    protocol = "compiled" if training is None else "paper"
-    config = {**SMALL, **SIZES, "protocol": protocol, "training": training, "seed": 0}
-    return measure_transformer(**{**config, "criterion": 0.99, **more})
+@cache
+def _measured(protocol, padding, shape, criterion):
+    padding = None if padding is None else dict(padding)
+    spec = TransformerSpec(
+        table=TableSpec.random(6, 5, 3),
+        shape=shape,
+        method=Compile() if protocol is None else Train(protocol=protocol, padding=padding),
+        prompts=PromptSpec(noise=11, length=8),
+    )
+    name = "compiled" if protocol is None else "paper"
+    return measure_transformer(**spec.config(), protocol=name, criterion=criterion)
 
 
-def asked(capsys, *arguments):
-    sizes = [part for k, v in {**SMALL, **SIZES}.items() for part in (_flag(k), str(v))]
-    assert main([arguments[0], *arguments[1:], *sizes, "--json"]) == 0
+def run_command(capsys, *arguments):
+    options = [
+        part
+        for name, size in SIZE_OPTIONS.items()
+        for part in (f"--{name.replace('_', '-')}", str(size))
+    ]
+    assert main([*arguments, *options, "--json"]) == 0
     return json.loads(capsys.readouterr().out)
 
 
-def _flag(name):
-    return f"--{name.replace('_', '-')}"
+def test_a_measurement_is_the_training_of_the_train_command(capsys):
+    metrics = measured(SHORT)
+    same = run_command(capsys, "train", "--steps", "60", "--batch", "64")
+    for name in ("best_accuracy", "learning_rate", "steps", "status", "facts", "parameters"):
+        assert metrics[name] == same[name], name
+    assert metrics["stored"] == same["success"]
 
 
-def test_a_measurement_is_the_training_that_the_command_does(capsys):
-    found = measured(short())
-    same = asked(capsys, "train", "--steps", "60", "--batch", "64")
-    for key in ("best_accuracy", "learning_rate", "steps", "outcome", "facts", "parameters"):
-        assert found[key] == same[key], key
-    assert found["stored"] == same["success"]
+def test_only_a_stored_table_is_tested_on_all_facts():
+    metrics = measured(replace(SHORT, criterion=0.2))
+    assert metrics["stored"] is True
+    assert metrics["best_accuracy"] > 0.2
+    assert 0 <= metrics["accuracy_in_worst_noise"] <= metrics["accuracy"] <= 1
+    assert "relative_margin" in metrics
+    assert "accuracy" not in measured(replace(SHORT, steps=1, checks=1))
 
 
-def test_what_is_stored_is_asked_for_in_full(capsys):
-    easy = short(criterion=0.2)
-    found = measured(easy)
-    assert found["stored"] is True
-    assert found["best_accuracy"] > 0.2
-    assert 0 <= found["accuracy_in_worst_noise"] <= found["accuracy"] <= 1
-    assert "relative_margin" in found
-    assert "accuracy" not in measured(short(steps=1, checks=1))
-
-
-@pytest.mark.parametrize("more", [{}, {"heads": 5, "width": 17}])
-def test_room_for_more_changes_no_measurement(more):
-    room = {"subjects": 8, "relations": 8, "noise": 16, "answers": 20, "facts": 60, **more}
-    plain, roomy = measured(short()), measured(short(), room=room)
-    assert roomy.keys() == plain.keys()
-    for key, value in plain.items():
-        assert roomy[key] == (pytest.approx(value, rel=1e-3) if key != "outcome" else value), key
+@pytest.mark.parametrize("model_padding", [{}, {"heads": 5, "width": 17}])
+def test_padding_changes_no_measurement(model_padding):
+    padding = {"subjects": 8, "relations": 8, "noise": 16, "answers": 20, "facts": 60}
+    plain, padded = measured(SHORT), measured(SHORT, padding={**padding, **model_padding})
+    assert padded.keys() == plain.keys()
+    for name, value in plain.items():
+        expected = value if name == "status" else pytest.approx(value, rel=1e-3)
+        assert padded[name] == expected, name
 
 
 @pytest.mark.parametrize("scaling", ["s=r", "s=r2", "d=s=r"])
-def test_most_sizes_of_a_quick_search_are_compiled_for_at_once(scaling):
+def test_most_sizes_of_a_quick_search_share_one_padding(scaling):
     answers = None if scaling == "d=s=r" else 8
-    quick = TransformerCapacityProblem(16, 8, 2, 16, answers, protocol="quick", scaling=scaling)
+    quick = TransformerCapacityProblem(
+        Shape(16, 8, 2, 16), answers, protocol="quick", scaling=scaling
+    )
     guess = quick.search("fast").guess
-    rooms = [quick.task(size, 0).config["room"] for size in range(1, 6 * guess)]
-    assert len({tuple(room.values()) for room in rooms[: int(1.3 * guess)]}) == 1
-    assert len({tuple(room.values()) for room in rooms}) < 7
-    for size, room in enumerate(rooms, 1):
-        subjects, relations, own = quick.sizes(size)
-        needed = [subjects, relations, subjects + relations, relations * own, subjects * relations]
-        assert list(room) == ["subjects", "relations", "noise", "answers", "facts"]
-        assert all(most >= least for most, least in zip(room.values(), needed, strict=True))
+    paddings = [quick.task(size, 0).config["padding"] for size in range(1, 6 * guess)]
+    assert len({tuple(padding.values()) for padding in paddings[: int(1.3 * guess)]}) == 1
+    assert len({tuple(padding.values()) for padding in paddings}) < 7
+    for size, padding in enumerate(paddings, 1):
+        subjects, relations, answers = quick.table_sizes(size)
+        needed = {
+            "subjects": subjects,
+            "relations": relations,
+            "noise": subjects + relations,
+            "answers": relations * answers,
+            "facts": subjects * relations,
+        }
+        assert list(padding) == list(needed)
+        assert all(padding[name] >= needed[name] for name in needed)
 
 
-def test_only_quick_training_has_room():
-    for protocol in ("paper", "best", "compiled"):
-        assert "room" not in problem(protocol=protocol).task(5, 0).config
+def test_only_quick_training_is_padded():
+    assert problem(protocol="quick").task(5, 0).config["padding"] is not None
+    for protocol in ("paper", "best"):
+        assert problem(protocol=protocol).task(5, 0).config["padding"] is None
+    assert "padding" not in problem(protocol="compiled").task(5, 0).config
 
 
-def test_the_cost_counts_every_run_and_step():
-    found = measured(short(learning_rates=[0.001, 0.003], criterion=0.999))
-    assert found["run_steps"] == 120
-    per_step = step_flops(Shape(12, 3, 4, 10), Vocabulary(6, 5, 11, 15), 64)
-    assert found["flops"] == 120 * per_step
+def test_flops_count_every_run_and_step():
+    metrics = measured(replace(SHORT, learning_rates=(0.001, 0.003), criterion=0.999))
+    assert metrics["run_steps"] == 120
+    per_step = step_flops(SHAPE, Vocabulary(6, 5, 11, 15), 64)
+    assert metrics["flops"] == 120 * per_step
 
 
-def test_a_compiled_measurement_is_what_the_command_constructs(capsys):
-    found = measured(criterion=1.0)
-    same = asked(capsys, "construct", "compiled")
-    for key in ("certified_accuracy", "min_certified_margin", "iterations", "min_margin"):
-        assert found[key] == same[key], key
-    assert found["stored"] is True
+def test_a_compiled_measurement_is_that_of_the_construct_command(capsys):
+    metrics = measured(criterion=1.0)
+    same = run_command(capsys, "construct", "compiled")
+    for name in ("certified_accuracy", "min_certified_margin", "iterations", "min_margin"):
+        assert metrics[name] == same[name], name
+    assert metrics["stored"] is True
 
 
-def test_what_the_compiler_refuses_is_not_stored():
-    found = measured(criterion=1.0, dim=2, head_dim=2, heads=1, width=0)
-    assert found["stored"] is False
-    assert "no head can ignore the noise" in found["outcome"]
+def test_a_shape_that_the_compiler_rejects_stores_nothing():
+    metrics = measured(criterion=1.0, shape=Shape(2, 1, 2, 0))
+    assert metrics["stored"] is False
+    assert metrics["status"] == "impossible"
+    assert "no head can ignore the noise" in metrics["reason"]
+    assert (metrics["facts"], metrics["parameters"]) == (30, 16)
+
+
+def test_an_error_of_training_is_not_a_verdict(monkeypatch):
+    def fail(self):
+        raise FactmemError("no training")
+
+    monkeypatch.setattr(TransformerSpec, "run", fail)
+    with pytest.raises(FactmemError, match="no training"):
+        execute(problem().task(5, 0))
 
 
 @pytest.mark.parametrize(
@@ -124,47 +168,52 @@ def test_what_the_compiler_refuses_is_not_stored():
     [("s=r", 3, (10, 10, 3)), ("s=r2", 3, (10, 3, 3)), ("d=s=r", None, (10, 10, 10))],
 )
 def test_scalings(scaling, answers, sizes):
-    asked = problem(scaling=scaling, answers=answers)
-    assert asked.sizes(10) == sizes
-    assert asked.facts(10) == sizes[0] * sizes[1]
-    config = asked.task(10, 5).config
+    scaled = problem(scaling=scaling, answers=answers)
+    assert scaled.table_sizes(10) == sizes
+    assert scaled.facts(10) == sizes[0] * sizes[1]
+    config = scaled.task(10, 5).config
     assert (config["subjects"], config["relations"], config["answers"]) == sizes
     assert config["noise"] == sizes[0] + sizes[1]
     assert config["seed"] == 5
 
 
 @given(st.floats(0.0, 1e6), st.sampled_from(["s=r", "s=r2"]))
-def test_the_guess_is_the_size_with_the_nearest_facts(facts, scaling):
-    asked = problem(scaling=scaling)
+def test_the_guess_has_the_closest_number_of_facts(facts, scaling):
+    scaled = problem(scaling=scaling)
 
-    def far(size):
-        return abs(math.log(asked.facts(size) / max(facts, 1)))
+    def distance(size):
+        return abs(math.log(scaled.facts(size) / max(facts, 1)))
 
-    size = asked.size_of(facts)
-    assert all(far(size) <= far(other) for other in range(max(1, size - 2), size + 3))
+    size = scaled.size_of(facts)
+    neighbors = range(max(1, size - 2), size + 3)
+    assert all(distance(size) <= distance(other) for other in neighbors)
 
 
-def test_guesses_for_the_shape_that_was_measured():
-    def guess(**more):
-        return TransformerCapacityProblem(32, 8, 4, 32, 8, **more).search("fast").guess
+def test_guesses_for_the_measured_shape():
+    def guess(answers=8, **options):
+        shape = Shape(32, 8, 4, 32)
+        return TransformerCapacityProblem(shape, answers, **options).search("fast").guess
 
     # Facts per parameter: 0.11, 0.21 and 0.15 of 6144.
     assert (guess(), guess(protocol="best"), guess(protocol="compiled")) == (26, 36, 30)
     assert guess(scaling="s=r2") == 80
-    # Answers of twice as many bits: half as many facts.
-    assert TransformerCapacityProblem(32, 8, 4, 32, 64).search("fast").guess == 18
+    # Twice the bits per answer give half as many facts.
+    assert guess(answers=64) == 18
 
 
-def test_all_numbers_of_a_protocol_are_part_of_the_configuration():
+def test_the_configuration_has_all_numbers_of_a_protocol():
     for name, protocol in (("paper", PAPER), ("best", BEST), ("quick", QUICK)):
-        training = problem(protocol=name, patient=True).task(5, 0).config["training"]
-        assert training == {**asdict(protocol), "hopeless": ()}
-    assert problem(protocol="compiled").task(5, 0).config["training"] is None
+        config = problem(protocol=name, patient=True).task(5, 0).config
+        assert config["training"] == {**asdict(protocol), "hopeless": ()}
+        assert (config["protocol"], config["method"]) == (name, "trained")
+    config = problem(protocol="compiled").task(5, 0).config
+    assert "training" not in config
+    assert (config["protocol"], config["method"]) == ("compiled", "compiled")
 
 
-def test_hopeless_training_is_ended_only_where_that_was_compared():
-    def hopeless(**more):
-        return problem(**more).task(5, 0).config["training"]["hopeless"]
+def test_hopeless_training_ends_early_only_in_the_setting_that_was_compared():
+    def hopeless(shape=SHAPE, **options):
+        return problem(shape, **options).task(5, 0).config["training"]["hopeless"]
 
     compared = {"answers": 8, "length": 32}
     assert hopeless(**compared) == ((0.25, 0.75), (0.5, 0.93))
@@ -176,60 +225,71 @@ def test_hopeless_training_is_ended_only_where_that_was_compared():
         {"protocol": "best"},
         {"criterion": 1.0},
         {"scaling": "s=r2"},
-        {"width": 0},
+        {"shape": replace(SHAPE, width=0)},
     ):
         assert hopeless(**{**compared, **other}) == ()
     patient = problem(**compared, patient=True)
     assert problem(**compared).task(5, 0).identity != patient.task(5, 0).identity
 
 
-def test_a_hopeless_training_ends_early():
-    found = measured(short(hopeless=[[0.25, 0.99], [0.5, 0.999]]))
-    assert found["stored"] is False
-    assert found["run_steps"] == 15
-    assert found["outcome"] == "It was so far from the criterion that it was ended early."
+def test_hopeless_training_ends_early():
+    metrics = measured(replace(SHORT, hopeless=((0.25, 0.99), (0.5, 0.999))))
+    assert metrics["stored"] is False
+    assert metrics["run_steps"] == 15
+    assert metrics["status"] == "hopeless"
 
 
-def test_all_prompts_must_be_right_where_all_are_asked_for():
+def test_a_criterion_of_one_means_all_test_prompts():
     training = problem(criterion=1.0).task(5, 0).config["training"]
     # Above this on 1024 prompts means 1024 of them.
     assert 1023 / 1024 < training["criterion"] < 1
     assert problem(criterion=0.9).task(5, 0).config["training"]["criterion"] == 0.9
 
 
-def test_parameters_are_counted_as_the_paper_counts():
+def test_parameters_are_counted_as_in_the_paper():
     assert problem().parameters == 4 * 3 * 12 * 4 + 2 * 10 * 12
-    assert problem(width=0).parameters == 4 * 3 * 12 * 4
+    assert problem(replace(SHAPE, width=0)).parameters == 4 * 3 * 12 * 4
 
 
-def test_the_authors_range():
+def test_the_range_of_the_paper():
     assert problem().search("paper") == PaperSearch(8, 512)
 
 
-def test_attention_alone_can_be_measured():
-    found = measured(short(), width=0)
-    assert found["parameters"] == 4 * 3 * 12 * 4
+def test_attention_without_an_mlp_can_be_measured():
+    metrics = measured(SHORT, shape=replace(SHAPE, width=0))
+    assert metrics["parameters"] == 4 * 3 * 12 * 4
 
 
-def test_a_task_can_be_performed_from_its_configuration():
+def test_a_task_is_executed_from_its_configuration():
     task = problem(protocol="compiled", criterion=1.0).task(3, 0)
     assert execute(task).metrics["stored"] is True
 
 
+def test_a_task_of_a_changed_spec():
+    original = problem(protocol="paper")
+    spec = original.spec(5, 0)
+    assert original.task_of(spec).identity == original.task(5, 0).identity
+    changed = replace(spec, method=Train(protocol=SHORT, padding=original.padding(7)))
+    config = original.task_of(changed).config
+    assert config["training"] == asdict(SHORT)
+    assert config["padding"] == original.padding(7)
+    assert (config["protocol"], config["criterion"]) == ("paper", 0.99)
+
+
 @pytest.mark.parametrize(
-    "wrong",
+    "make",
     [
-        {"dim": 0},
-        {"heads": 0},
-        {"head_dim": 0},
-        {"width": -1},
-        {"answers": None},
-        {"answers": 0},
-        {"scaling": "d=s=r"},
-        {"criterion": 0.0},
-        {"criterion": 1.1},
+        lambda: problem(Shape(0, 3, 4, 10)),
+        lambda: problem(Shape(12, 0, 4, 10)),
+        lambda: problem(Shape(12, 3, 0, 10)),
+        lambda: problem(Shape(12, 3, 4, -1)),
+        lambda: problem(answers=None),
+        lambda: problem(answers=0),
+        lambda: problem(scaling="d=s=r"),
+        lambda: problem(criterion=0.0),
+        lambda: problem(criterion=1.1),
     ],
 )
-def test_what_is_no_question(wrong):
+def test_rejects_values_out_of_range(make):
     with pytest.raises(FactmemError):
-        problem(**wrong)
+        make()

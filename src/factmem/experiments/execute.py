@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -64,13 +65,14 @@ def _record(
         metrics=metrics,
         error=error,
         seconds=seconds,
-        versions=_library_versions(),
+        versions=dict(_library_versions()),
         threads=thread_count(),
         host=socket.gethostname(),
         finished=datetime.now(UTC).isoformat(timespec="microseconds"),
     )
 
 
+@cache  # reading them takes longer than a cheap task
 def _library_versions() -> dict[str, str]:
     versions = {"python": platform.python_version()}
     for name in _LIBRARIES:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from factmem._core.errors import FactmemError
 from factmem._core.progress import Report
-from factmem.experiments.specs import Cost, PromptSpec, TableSpec
+from factmem.experiments.specs import Cost, PromptSpec, TableSpec, restore_types
 from factmem.experiments.task import Task
 
 if TYPE_CHECKING:
@@ -321,8 +321,8 @@ class FlowSpec:
         return cls(
             table=TableSpec.from_config(config),
             prompts=PromptSpec.from_config(config),
-            sgd=None if sgd is None else SGDConfig(**sgd),
-            **{name: config[name] for name in names},
+            sgd=None if sgd is None else SGDConfig(**restore_types(SGDConfig, sgd)),
+            **restore_types(cls, {name: config[name] for name in names}),
         )
 
     def task(self) -> Task:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from factmem._core.progress import Report
 from factmem.experiments.memory_methods import MEMORY_METHODS, BuiltMemory, build_memory
-from factmem.experiments.specs import Cost, RunResult
+from factmem.experiments.specs import Cost, RunResult, restore_types
 from factmem.experiments.task import Experiment, Task
 from factmem.training.protocol import MemoryProtocol
 
@@ -138,9 +138,9 @@ class MemorySpec:
     def from_config(cls, config: Mapping[str, Any]) -> "MemorySpec":
         """Return the spec that `config` describes."""
         protocol = config["protocol"]
-        return cls(
-            **{**config, "protocol": None if protocol is None else MemoryProtocol(**protocol)}
-        )
+        if protocol is not None:
+            protocol = MemoryProtocol(**restore_types(MemoryProtocol, protocol))
+        return cls(**{**config, "protocol": protocol})
 
     def task(self) -> Task:
         """Return the run as a task."""

@@ -6,15 +6,17 @@ instance. Importing this module does not load jax.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args, get_type_hints
 
-from factmem._core.errors import FactmemError
+from factmem._core.errors import FactmemError, printable
 from factmem._core.result import Result, Status
 
 if TYPE_CHECKING:
     from factmem.facts import FactTable, PromptDistribution
 
-__all__ = ["Cost", "PromptSpec", "RunResult", "TableSpec"]
+__all__ = ["Cost", "PromptSpec", "RunResult", "TableSpec", "restore_types"]
+
+TableKind = Literal["random", "structured", "csv"]
 
 ModelT = TypeVar("ModelT")
 InstanceT = TypeVar("InstanceT")
@@ -31,16 +33,19 @@ class TableSpec:
         path: the CSV file.
 
     Raises:
-        FactmemError: sizes are missing or below 1, or a CSV table has sizes.
+        FactmemError: the kind is unknown, sizes are missing or below 1, or a CSV table has sizes.
     """
 
-    kind: Literal["random", "structured", "csv"] = "random"
+    kind: TableKind = "random"
     subjects: int | None = None
     relations: int | None = None
     answers: int | None = None
     path: str | None = None
 
     def __post_init__(self) -> None:
+        if self.kind not in get_args(TableKind):
+            kinds = ", ".join(get_args(TableKind))
+            raise FactmemError(f"kind must be one of {kinds}, got '{printable(str(self.kind))}'")
         sizes = {name: getattr(self, name) for name in ("subjects", "relations", "answers")}
         if (self.path is not None) != (self.kind == "csv"):
             raise FactmemError("a table has a path if and only if its kind is 'csv'")
@@ -91,7 +96,13 @@ class TableSpec:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "TableSpec":
-        """Return the spec that `config` describes; files are not stored and cannot be restored."""
+        """Return the spec that `config` describes.
+
+        Raises:
+            FactmemError: the table is a CSV file, of which only a hash is stored.
+        """
+        if config["table"] == "csv":
+            raise FactmemError("a CSV table cannot be restored: only a hash of it is stored")
         names = ("subjects", "relations", "answers")
         return cls(kind=config["table"], **{name: config[name] for name in names})
 
@@ -125,7 +136,8 @@ class PromptSpec:
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "PromptSpec":
         """Return the spec that `config` describes."""
-        return cls(**{name: config[name] for name in ("noise", "length", "subject_power")})
+        names = ("noise", "length", "subject_power")
+        return cls(**restore_types(cls, {name: config[name] for name in names}))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,5 +185,23 @@ class RunResult(Result[ModelT], Generic[ModelT, InstanceT]):
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """What the method reports, as JSON data."""
-        return self.built.metrics
+        """What the method reports and its status, as JSON data."""
+        return {**self.built.metrics, "status": self.status.label}
+
+
+def restore_types(cls: type, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `config` with the floats and tuples that the fields of a class have.
+
+    JSON has no tuples, and canonical JSON writes 1.0 as 1.
+    """
+    hints = get_type_hints(cls)
+    return {name: _restore_type(value, hints.get(name)) for name, value in config.items()}
+
+
+def _restore_type(value: Any, hint: Any) -> Any:
+    if isinstance(value, list | tuple):
+        kinds = get_args(hint)
+        return tuple(_restore_type(entry, kinds[0] if kinds else None) for entry in value)
+    if isinstance(value, int) and (hint is float or float in get_args(hint)):
+        return float(value)
+    return value

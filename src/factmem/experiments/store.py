@@ -25,6 +25,8 @@ _APPLICATION = 0x66616374  # "fact"
 _SCHEMA_VERSION = 1
 _BUSY_TIMEOUT = 60.0
 """Seconds to wait for another process that is writing. A write takes milliseconds."""
+_MAX_PATH_LENGTH = 1000
+"""Characters of a path in a message."""
 _SCHEMA = """
 CREATE TABLE runs (
     identity TEXT PRIMARY KEY,
@@ -121,12 +123,15 @@ class Store:
 
     def _make_folder(self) -> None:
         folder = self.path.absolute().parent
-        if self.path == default_store():
+        if folder.is_dir():
+            return
+        name = printable(str(folder), _MAX_PATH_LENGTH)
+        if self.path != default_store():
+            raise StoreError(f"cannot create {self._name}: there is no folder '{name}'")
+        try:
             folder.mkdir(parents=True, exist_ok=True)
-        elif not folder.is_dir():
-            raise StoreError(
-                f"cannot create {self._name}: there is no folder '{printable(str(folder))}'"
-            )
+        except OSError as error:
+            raise StoreError(f"cannot create the folder '{name}': {error.strerror}") from None
 
     def __enter__(self) -> "Store":
         return self

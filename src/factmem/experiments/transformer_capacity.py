@@ -186,7 +186,8 @@ def measure_transformer(*, protocol: str, criterion: float, **config: Any) -> di
     """
     spec = TransformerSpec.from_config(config)
     assert spec.shape is not None
-    sizes = {"parameters": spec.shape.parameters}
+    facts = spec.table.draw(spec.seed).facts
+    sizes = {"facts": facts, "parameters": spec.shape.parameters}
     try:
         result = spec.run()
     except FactmemError as error:
@@ -194,7 +195,6 @@ def measure_transformer(*, protocol: str, criterion: float, **config: Any) -> di
             raise
         # The compiler explains why this shape cannot store the table.
         return {"stored": False, "status": "impossible", "reason": str(error), **sizes}
-    sizes = {"facts": result.instance.table.facts, **sizes}
     if config["method"] == "compiled":
         certified = result.built.certificate.certified_accuracy
         metrics = {"stored": certified >= criterion, **result.metrics}

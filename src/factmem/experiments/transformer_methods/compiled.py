@@ -48,10 +48,10 @@ class Compile(TransformerMethod):
         return float(_TYPICAL_ITERATIONS)
 
     def config(self) -> dict[str, Any]:
-        """Return the method as JSON data; `dim` belongs to the shape."""
-        return {"method": self.name}
+        """Return the method as JSON data; the entry `dim` belongs to the shape."""
+        return {"method": self.name, "smallest_dim": self.dim}
 
     @classmethod
     def from_config(cls, config: Any) -> "Compile":
-        """Return the method."""
-        return cls()
+        """Return the method with the options in `config`."""
+        return cls(dim=config["smallest_dim"])

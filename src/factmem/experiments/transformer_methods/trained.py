@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from factmem._core.result import Result
+from factmem.experiments.specs import restore_types
 from factmem.experiments.transformer_methods import TransformerMethod, register_transformer_method
 from factmem.training.protocol import Protocol
 
@@ -28,7 +29,7 @@ class BestOfRuns(Result):
 
     best: Any
     runs: tuple[Any, ...]
-    flops: float
+    flops: int | float
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -119,7 +120,7 @@ class Train(TransformerMethod):
         """Count the floating-point operations of a training step."""
         from factmem.training import step_flops
 
-        return step_flops(shape, vocabulary, self.protocol.batch)
+        return float(step_flops(shape, vocabulary, self.protocol.batch))
 
     @property
     def expected_steps(self) -> float:
@@ -138,14 +139,8 @@ class Train(TransformerMethod):
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "Train":
         """Return the method with the options in `config`."""
-        training = {name: _as_tuples(value) for name, value in config["training"].items()}
         return cls(
-            protocol=Protocol(**training),
+            protocol=Protocol(**restore_types(Protocol, config["training"])),
             padding=config.get("padding"),
             share_criterion=config.get("share_criterion", True),
         )
-
-
-def _as_tuples(value: Any) -> Any:
-    """Turn JSON lists into tuples."""
-    return tuple(map(_as_tuples, value)) if isinstance(value, list | tuple) else value
