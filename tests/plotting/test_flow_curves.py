@@ -8,8 +8,8 @@ from tests.plotting.sample_curves import POPULATION, TIMES, curves
 
 from factmem.dynamics import PromptPopulation, find_stages
 from factmem.facts import FactTable
-from factmem.plotting import draw_matplotlib, flow_curves
 from factmem.paper.loss_figure import AUTHORS_STAGES
+from factmem.plotting import draw_matplotlib, flow_curves
 
 
 def plot_of(losses, population=POPULATION, **options):
@@ -86,7 +86,9 @@ def test_the_exact_flow_is_a_reference_up_to_the_end():
 
 
 def test_logarithmic_time_covers_three_decades():
-    (axes,) = draw_matplotlib(plot_of(curves(), log_time=True, reference_stages=AUTHORS_STAGES)).axes
+    (axes,) = draw_matplotlib(
+        plot_of(curves(), log_time=True, reference_stages=AUTHORS_STAGES)
+    ).axes
     assert axes.get_xlim() == (0.8, 800.0)
     assert axes.get_xscale() == "log"
     convergence = next(text for text in axes.texts if text.get_text() == "convergence")
