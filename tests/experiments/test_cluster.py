@@ -74,10 +74,10 @@ class Cluster:
                          "--local-directory", self.folder)
         )  # fmt: skip
 
-    def wait_for_workers(self, count):
-        with ClusterWorkers(self.address) as workers:
-            while workers.free() < count:
-                time.sleep(0.02)
+
+def wait_for_workers(workers, count):
+    while workers.free() < count:
+        time.sleep(0.02)
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,6 @@ def test_a_worker_that_is_killed_during_a_sweep_changes_no_result(shared_cluster
     with Store(tmp_path / "local.sqlite") as store, LocalWorkers(2) as workers:
         problems = sample_problems(tmp_path / "local")
         undisturbed = brackets(find_capacities(problems, SEEDS, store, workers))
-    shared_cluster.wait_for_workers(2)
 
     def report(progress):
         started = [entry for entry in read_log(tmp_path / "log") if entry["pid"] == victim.pid]
@@ -110,6 +109,7 @@ def test_a_worker_that_is_killed_during_a_sweep_changes_no_result(shared_cluster
         Store(tmp_path / "runs.sqlite") as store,
         ClusterWorkers(shared_cluster.address) as workers,
     ):
+        wait_for_workers(workers, 2)
         capacities = find_capacities(problems, SEEDS, store, workers, report=report)
         assert all(record.error is None for record in store.records())
     assert killed
@@ -126,7 +126,7 @@ def test_the_capacity_command_gives_the_same_result_on_a_cluster(shared_cluster,
     results = []
     for option in (("--cluster", shared_cluster.address), ("--workers", "1")):
         store = str(tmp_path / option[0])
-        assert main(["capacity", "linear", "--dim", "4", "--json", "--store", store, *option]) == 0
+        assert main(["capacity", "linear", "--dim", "3", "--json", "--store", store, *option]) == 0
         results.append(json.loads(capsys.readouterr().out))
     on_cluster, local = (
         [(probe["size"], probe["run"]) for probe in result["seeds"][0]["probes"]]
@@ -153,8 +153,8 @@ def test_a_lost_scheduler_is_not_recorded_as_a_failed_task(tmp_path):
     with ExitStack() as processes:
         own = Cluster(processes, tmp_path)
         own.add_worker()
-        own.wait_for_workers(1)
         with Store(tmp_path / "runs.sqlite") as store, ClusterWorkers(own.address) as workers:
+            wait_for_workers(workers, 1)
             with pytest.raises(FactmemError, match="lost the connection to the cluster"):
                 sweep(pending_among([task]), store, workers, report=lambda _: own.scheduler.kill())
             assert store.records() == []
