@@ -133,7 +133,7 @@ def test_a_requirement_that_is_not_met_is_exit_code_1():
         (("compiled", "--table", "nowhere.csv"), "file 'nowhere.csv' does not exist"),
         (("compiled", *SMALL, "--dim", 60000), "--dim must be at most 16384, got 60000"),
         (("compiled", "--subjects", 0, *SMALL[2:]), "--subjects must be at least 1"),
-        (("compiled", *SMALL, "--dim", 8, "--heads", 1, "--head-dim", 1, "--width", 2), "key"),
+        (("compiled", *SMALL, "--dim", 8, "--heads", 1, "--head-dim", 1, "--width", 2), "1 key "),
         (("compiled", *SMALL, "--noise", 10**9), "is too large"),
         (("compiled", *SMALL[:-1], 10**9), "is too large"),
         (("compiled", *SMALL, *SHAPE[:2], "--heads", 10**5, *SHAPE[4:]), "at most 10000"),

@@ -69,7 +69,7 @@ def test_writes_files_with_data_and_caption(directory):
     assert pdf.read_bytes().startswith(b"%PDF")
     assert png.read_bytes().startswith(b"\x89PNG")
     rows = list(csv.reader(table.read_text().splitlines()))
-    assert rows[0][0] == "prompt"
+    assert rows[0] == ["prompt", "position", "kind", "token"]
     assert len(rows) == 1 + 4 * 10
     assert data["caption"] in caption.read_text()
 

@@ -99,9 +99,9 @@ def test_text_shows_the_stages():
     [
         (["--scale", "0"], "--scale must be above 0"),
         (["--scale", "nan"], "--scale must be above 0"),
-        (["--scale", "1e-200"], "float64"),
-        (["--method", "sgd", "--scale", "1e-40"], "float32"),
-        (["--dim", "20"], "21"),
+        (["--scale", "1e-200"], "squares of smaller weights underflow in float64"),
+        (["--method", "sgd", "--scale", "1e-40"], "for SGD in float32, got 1e-40"),
+        (["--dim", "20"], "orthonormal embeddings of 21 prompt tokens"),
         (["--until", "0"], "--until must be positive and finite"),
         (["--until", "inf"], "--until must be positive and finite"),
         (["--rate", "0.1"], "--rate requires --method sgd"),

@@ -61,7 +61,7 @@ def test_writes_files_and_resumes_from_a_checkpoint(tmp_path):
     fresh = run_json(*arguments, "--fresh", "--seed", "1")
     assert fresh["runs"] != first["runs"]
     assert not fresh["resumed"]
-    rejected(*TRAIN, *SHORT, "--checkpoint", model, "--fresh")
+    assert "not a training" in rejected(*TRAIN, *SHORT, "--checkpoint", model, "--fresh")
     assert load_transformer(model), "a file that is no checkpoint is left alone"
 
 

@@ -126,5 +126,5 @@ def test_rejects_noise_or_facts_that_cannot_be_separated():
     surrounded[-1] = surrounded[vocabulary.first_noise : vocabulary.eos].mean(axis=0)
     with pytest.raises(FactmemError, match="no head can ignore the noise: with dim = 4 no key"):
         choose_keys(surrounded, PROMPTS, 4, rng=np.random.default_rng(0))
-    with pytest.raises(FactmemError, match="no choice of 1 keys distinguishes"):
+    with pytest.raises(FactmemError, match="no choice of 1 key distinguishes"):
         choose_keys(tokens_of(16), PROMPTS, 1, rng=np.random.default_rng(0))

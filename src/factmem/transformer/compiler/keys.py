@@ -65,8 +65,8 @@ def choose_keys(
         if selected is not None:
             return np.stack([_center_in_cell(key, tokens, prompts) for key in candidates[selected]])
     raise FactmemError(
-        f"no choice of {heads} keys distinguishes all facts with different answers; use more heads "
-        "or a larger dim"
+        f"no choice of {heads} key{'s' * (heads != 1)} distinguishes all facts with different "
+        "answers; use more heads or a larger dim"
     )
 
 
