@@ -43,7 +43,7 @@ def main() -> None:
         )
         print(COLUMNS.format(*row), flush=True)
         if "verdict" in result.metrics:
-            print(f"  a matrix that stores all of them: {result.metrics['verdict']}")
+            print(f"  storing all of them in one matrix: {result.metrics['verdict']}")
 
 
 if __name__ == "__main__":
