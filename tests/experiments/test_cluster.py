@@ -175,7 +175,7 @@ def test_rejects_an_address_where_no_scheduler_answers(monkeypatch):
     ],
 )
 def test_rejects_invalid_addresses(address):
-    with pytest.raises(FactmemError, match="is like tcp://host:8786, not"):
+    with pytest.raises(FactmemError, match="must look like tcp://host:8786, got"):
         ClusterWorkers(address)
 
 

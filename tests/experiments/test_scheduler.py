@@ -321,7 +321,7 @@ def children(process):
 
 
 def wait_for_tasks(count, log, driver):
-    """Wait until so many tasks were started, or the driver is finished; return the seconds."""
+    """Wait until `count` tasks have started or the driver has finished; return the seconds."""
     start = time.monotonic()
     while len(read_log(log)) < count and driver.poll() is None:
         time.sleep(0.005)

@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def from_json(config):
-    """Return what a store and a worker elsewhere read."""
+    """Return the configuration as a store or a remote worker reads it."""
     return json.loads(canonical_json(config))
 
 
@@ -217,7 +217,6 @@ assert "jax" not in sys.modules
 
 
 def test_specs_and_tasks_are_created_and_rejected_without_jax():
-
     process = subprocess.run(
         [sys.executable, "-c", WITHOUT_JAX], cwd=ROOT, capture_output=True, text=True
     )

@@ -22,8 +22,7 @@ from factmem.experiments import (
     execute,
 )
 from factmem.experiments.transformer_capacity import measure_transformer
-from factmem.facts import Vocabulary
-from factmem.training import BEST, PAPER, QUICK, step_flops
+from factmem.training import BEST, PAPER, QUICK
 from factmem.transformer import Shape
 
 SHAPE = Shape(12, 3, 4, 10)
@@ -54,14 +53,20 @@ def measured(protocol=None, *, padding=None, shape=SHAPE, criterion=0.99):
 @cache
 def _measured(protocol, padding, shape, criterion):
     padding = None if padding is None else dict(padding)
-    spec = TransformerSpec(
+    method = Compile() if protocol is None else Train(protocol=protocol, padding=padding)
+    name = "compiled" if protocol is None else "paper"
+    return measure_transformer(
+        **small_spec(method, shape).config(), protocol=name, criterion=criterion
+    )
+
+
+def small_spec(method, shape=SHAPE):
+    return TransformerSpec(
         table=TableSpec.random(6, 5, 3),
         shape=shape,
-        method=Compile() if protocol is None else Train(protocol=protocol, padding=padding),
+        method=method,
         prompts=PromptSpec(noise=11, length=8),
     )
-    name = "compiled" if protocol is None else "paper"
-    return measure_transformer(**spec.config(), protocol=name, criterion=criterion)
 
 
 def run_command(capsys, *arguments):
@@ -131,13 +136,6 @@ def test_only_quick_training_is_padded():
     assert "padding" not in problem(protocol="compiled").task(5, 0).config
 
 
-def test_flops_count_every_run_and_step():
-    metrics = measured(replace(SHORT, learning_rates=(0.001, 0.003), criterion=0.999))
-    assert metrics["run_steps"] == 120
-    per_step = step_flops(SHAPE, Vocabulary(6, 5, 11, 15), 64)
-    assert metrics["flops"] == 120 * per_step
-
-
 def test_a_compiled_measurement_is_that_of_the_construct_command(capsys):
     metrics = measured(criterion=1.0)
     same = run_command(capsys, "construct", "compiled")
@@ -186,7 +184,8 @@ def test_the_guess_has_the_closest_number_of_facts(facts, scaling):
 
     size = scaled.size_of(facts)
     neighbors = range(max(1, size - 2), size + 3)
-    assert all(distance(size) <= distance(other) for other in neighbors)
+    # 6 facts are as far from 4 as from 9, up to rounding.
+    assert all(distance(size) <= distance(other) + 1e-12 for other in neighbors)
 
 
 def test_guesses_for_the_measured_shape():
@@ -261,8 +260,10 @@ def test_attention_without_an_mlp_can_be_measured():
 
 
 def test_a_task_is_executed_from_its_configuration():
-    task = problem(protocol="compiled", criterion=1.0).task(3, 0)
-    assert execute(task).metrics["stored"] is True
+    task = problem(protocol="compiled", criterion=1.0).task_of(small_spec(Compile()))
+    metrics = execute(task).metrics
+    assert metrics["stored"] is True
+    assert metrics == measured(criterion=1.0)
 
 
 def test_a_task_of_a_changed_spec():

@@ -24,7 +24,7 @@ from factmem.experiments import (
     execute,
 )
 from factmem.facts import FactTable
-from factmem.training import BEST, PAPER, QUICK
+from factmem.training import BEST, PAPER, QUICK, step_flops
 from factmem.transformer import (
     EXPERIMENT_CONVENTION,
     THEORY_CONVENTION,
@@ -257,7 +257,8 @@ def test_the_task_of_a_spec_is_executed_from_its_configuration():
     metrics = execute(task).metrics
     assert task.identity == SPEC.identity()
     assert (metrics["facts"], metrics["parameters"]) == (30, SHAPE.parameters)
-    assert metrics["run_steps"] == 8
+    assert metrics["run_steps"] == 8, "four steps of each of two runs"
+    assert metrics["flops"] == 8 * step_flops(SHAPE, SPEC.draw().vocabulary, SHORT.batch)
     assert 0 <= metrics["accuracy_in_worst_noise"] <= metrics["accuracy"] <= 1
 
 
