@@ -146,10 +146,13 @@ def test_scaling_law_is_below_the_printed_bound(power, count, outputs, bits):
         (lambda: Zipf(0), r"count must be between 1 and 10\^18, got 0"),
         (lambda: Zipf(5, -1), r"power must be between 0 and 1000, got -1"),
         (lambda: Zipf(5, math.nan), r"power must be between 0 and 1000, got nan"),
-        (lambda: QuestionProbabilities(np.array([])), r"must be a non-empty 1-d array"),
+        (
+            lambda: QuestionProbabilities(np.array([])),
+            r"must be a non-empty 1-d array of numbers ≥ 0, got an array of shape \(0,\)",
+        ),
         (
             lambda: QuestionProbabilities(np.array([0.5, -0.5, 1.0])),
-            r"must be a non-empty 1-d array",
+            r"must be a non-empty 1-d array of numbers ≥ 0, got .* shape \(3,\) with minimum -0.5",
         ),
         (lambda: QuestionProbabilities(np.array([0.5, 0.4])), r"sum to 1"),
         (lambda: min_loss(-1, 2, Zipf(5)), r"bits must be finite and at least 0"),

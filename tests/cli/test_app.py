@@ -73,7 +73,7 @@ class TestEveryCommand:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["no-such-command"], "unknown command no-such-command; choose one of facts, memory"),
+        (["no-such-command"], "unknown command 'no-such-command'; choose from facts, memory"),
         (["no\nsuch\x1bcommand"], "no\\nsuch\\x1bcommand"),
         (["facts"], "TABLE is required (see factmem facts --help)"),
         (["facts", "a.csv", "b.csv"], "b.csv"),
@@ -85,9 +85,9 @@ class TestEveryCommand:
         (["capacity", "linear"], "--dim is required (see factmem capacity linear --help)"),
         (
             ["capacity", "--dim", "16"],
-            "factmem capacity requires a command; choose one of linear, mlp, transformer",
+            "factmem capacity requires a command; choose from linear, mlp, transformer",
         ),
-        (["capacity", "cubic"], "unknown command cubic; choose one of linear, mlp, transformer"),
+        (["capacity", "cubic"], "unknown command 'cubic'; choose from linear, mlp, transformer"),
         (["figure"], "NAME is required"),
     ],
 )

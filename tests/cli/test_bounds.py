@@ -63,7 +63,7 @@ def test_text_shows_bits_and_parameters():
     text = run_text("bounds", *TABLE, "--vocabulary", "512")
     assert "3,072.0" in text
     assert "│ bits needed for zero loss │ 4,745.1 │" in text
-    assert "parameters with 16 bits per weight" in text
+    assert "parameters with 16-bit weights" in text
     assert "B^-0.5" in run_text("bounds", *MAP, "--bits", "50", "--zipf", "1.5")
 
 
@@ -83,7 +83,8 @@ def test_text_shows_bits_and_parameters():
         (("--facts", "9" * 30, "--outputs", "2"), "--facts must be at most"),
         (
             ("--subjects", "10", "--relations", "4000000", "--answers", "4000000"),
-            "at most 1000000000000 facts and as many words",
+            "at most 1000000000000 facts and as many words, got 40000000 facts and "
+            "16000000000000 words",
         ),
         ((*MAP, "--vocabulary", "3"), "--vocabulary cannot be combined with --facts"),
         ((*MAP, "--bits", "-1"), "--bits must be a finite number of at least 0, got -1"),

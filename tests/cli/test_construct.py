@@ -36,7 +36,7 @@ def test_mlp():
 
 @pytest.fixture(scope="module")
 def table_file(tmp_path_factory):
-    """A table with an open question and shared answers."""
+    """A table in which one question has no answer and relations share answers."""
     path = tmp_path_factory.mktemp("tables") / "facts.csv"
     path.write_text("subject,relation,answer\na,x,1\na,y,2\nb,x,2\nb,y,1\nc,x,3\n")
     return path

@@ -90,7 +90,7 @@ def test_text_shows_the_stages():
     text = run_text(*QUICK)
     assert "end of initialization (flow time)" in text
     assert "end of hallucination (flow time)" in text
-    assert "│ relation-only loss │ 1.386 │" in text
+    assert "│ relation-only loss (nats) │ 1.386 │" in text
     assert "training ended before its end" in run_text(*QUICK, "--until", "1")
 
 

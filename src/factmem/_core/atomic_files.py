@@ -29,7 +29,7 @@ def write_atomic(path: str | os.PathLike[str], content: bytes) -> None:
         else:
             _replace(path, content)
     except OSError as error:
-        # A full disk is reported without a file name, and nobody knows the temporary name.
+        # A full disk is reported without a file name, and callers do not know the temporary name.
         error.filename, error.filename2 = name, None
         raise
 

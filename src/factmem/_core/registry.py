@@ -36,7 +36,7 @@ class Registry(Generic[EntryT], Mapping[str, EntryT]):
         """Add an entry. A function or class may be added again, as when its module is reloaded.
 
         Args:
-            name: its name.
+            name: the name of the entry.
             entry: the entry.
             order: where it is listed: smaller first; equal ones in the order of registration.
 
@@ -51,7 +51,7 @@ class Registry(Generic[EntryT], Mapping[str, EntryT]):
         """Remove an entry, for example at the end of a test.
 
         Raises:
-            FactmemError: there is none.
+            FactmemError: no entry has this name.
         """
         self[name]
         del self._entries[name]
@@ -60,7 +60,7 @@ class Registry(Generic[EntryT], Mapping[str, EntryT]):
         """Return an entry.
 
         Raises:
-            FactmemError: there is none; the message lists the names.
+            FactmemError: no entry has this name; the message lists all names.
         """
         self._load()
         if name not in self._entries:

@@ -24,7 +24,9 @@ def use_one_thread() -> None:
         FactmemError: jax is already loaded and ignores these variables.
     """
     if "jax" in sys.modules:
-        raise FactmemError("one thread must be set before jax is loaded: use --deterministic")
+        raise FactmemError(
+            "jax is already loaded, so its number of threads cannot be changed: use --deterministic"
+        )
     flags = os.environ.get("XLA_FLAGS", "")
     if _SINGLE_THREAD_FLAG not in flags:
         os.environ["XLA_FLAGS"] = f"{flags} {_SINGLE_THREAD_FLAG}".strip()

@@ -1,4 +1,4 @@
-"""The minimum loss of a model of B bits on random associations, and the law for Zipf questions.
+"""The minimum loss of a model of B bits on random associations, and the scaling law.
 
 f*(x) is uniform on M answers, independently for N questions x with probabilities p(1) ≥ p(2) ≥ …
 An encoder sees f* and writes B bits, from which a distribution over answers is read for every x.
@@ -47,7 +47,7 @@ class QuestionDistribution(ABC):
         """Return the probability of all but the `known` likeliest questions.
 
         Args:
-            known: a number of questions; its fraction counts as that part of one question.
+            known: a number of questions; a fractional part counts as that part of one question.
         """
 
 
@@ -98,7 +98,10 @@ class QuestionProbabilities(QuestionDistribution):
     def __post_init__(self) -> None:
         given = np.asarray(self.probabilities, np.float64)
         if given.ndim != 1 or not given.size or not (given >= 0).all():
-            raise FactmemError("probabilities must be a non-empty 1-d array of numbers ≥ 0")
+            raise FactmemError(
+                "probabilities must be a non-empty 1-d array of numbers ≥ 0, got an array of shape "
+                f"{given.shape} with minimum {given.min(initial=np.inf):g}"
+            )
         if not abs(given.sum() - 1) < 1e-6:
             raise FactmemError(f"probabilities must sum to 1, got a sum of {given.sum():g}")
         object.__setattr__(self, "probabilities", np.sort(given)[::-1])

@@ -1,9 +1,9 @@
 """How many bits a model stores, and how many bits its weights need.
 
-There are two counts. *Argmax bits* are those of every answer that wins, whatever its margin.
+There are two counts. *Argmax bits* count every fact whose answer wins, whatever its margin.
 *Log-loss bits* are what the model's probabilities save over guessing, Σ (log2 M − loss). The latter
 are information in the sense of Theorem 7: a model of B bits has at most B of them. The scores of a
-construction have no natural scale, so they are multiplied by the best one, a single number.
+construction have no natural scale, so they are multiplied by the number that minimizes the loss.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ __all__ = ["StoredBits", "bits_stored_by_memory", "bits_stored_by_transformer"]
 
 _LN2 = float(np.log(2))
 _LOG_SCALES = (-12.0, 20.0)
-"""The search interval of ln(scale); the unit of the scale is one over the mean output norm."""
+"""The interval searched for ln(scale), where the scale is in units of 1 / (mean output norm)."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,12 @@ class StoredBits:
     """The bits that a model stores.
 
     Args:
-        facts: the number of facts that it was to store.
+        facts: the number of facts that it was given to store.
         parameters: the number of weights, without the given embeddings.
         accuracy: the fraction of facts that it recalls.
-        argmax_bits: the bits of all answers that win.
+        argmax_bits: the bits of all facts whose answers win.
         log_loss_bits: the bits that its probabilities save over guessing, at the scale below.
-        scale: the factor of its scores.
+        scale: the factor by which its scores are multiplied.
         bits_per_weight: the smallest precision such that it and every larger one reach the required
             accuracy; None if no precision does.
     """
@@ -97,8 +97,8 @@ def bits_stored_by_memory(
 
     Args:
         memory: the memory.
-        associations: what it was to store.
-        scale: the factor of its scores; None for the best one.
+        associations: what it was given to store.
+        scale: the factor by which its scores are multiplied; None for the best one.
         criterion: the accuracy that quantized weights must reach.
 
     Examples:
@@ -144,7 +144,7 @@ def bits_stored_by_transformer(
         model: the transformer.
         prompts: the facts and the prompts about them.
         key: random key for the noise.
-        scale: the factor of its scores; None for the best one.
+        scale: the factor by which its scores are multiplied; None for the best one.
         prompts_per_fact: the number of sampled prompts per fact. A fact is recalled if its answer
             wins in all of them, and in the adversarial prompts.
         criterion: the accuracy that quantized weights must reach.
@@ -185,7 +185,7 @@ def _quantize(model: Transformer, bits: int) -> Transformer:
 
 
 def _scale_and_loss(scored: _ScoredFacts, scale: float | None) -> tuple[float, float]:
-    """Return the scale, the best one if it is None, and the total loss of all facts in bits."""
+    """Return the scale (the best one, if None is given) and the total loss of all facts in bits."""
     if scale is not None:
         return scale, _loss(scored, scale)
     norm = float(jnp.mean(jnp.linalg.norm(scored.outputs, axis=1)))

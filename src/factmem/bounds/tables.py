@@ -76,7 +76,7 @@ class RandomTableConditions:
     """The theorem's conditions on the sizes, and its bound as printed, without its constants."""
 
     vocabulary_needed: int
-    """2RD."""
+    """2RD, the smallest vocabulary that the theorem allows."""
     subjects_scale: float
     """D ln(2D² ln |V|); the theorem requires S to be at least a constant times this."""
     printed_bits: float
@@ -167,7 +167,7 @@ def table_bits(table: FactTable, vocabulary: int | None = None) -> TableBits:
 
 
 def parameters_needed(bits: float) -> dict[int, int]:
-    """Return how many weights of 1, 2, 4, 8, 16 and 32 bits store so many bits."""
+    """Return how many weights of 1, 2, 4, 8, 16 and 32 bits are needed to store `bits` bits."""
     return {weight_bits: math.ceil(bits / weight_bits) for weight_bits in BITS_PER_WEIGHT}
 
 
@@ -193,7 +193,10 @@ def _log_rising(base: float, more: np.ndarray | float) -> np.ndarray:
 
 
 def _unseen_bits(subjects: int, relations: int, answers: int, spare: float) -> float:
-    """Compute E log2 (spare + U)!/spare! − R E log2 u!, with u of one relation and U of all."""
+    """Compute E log2 (spare + U)!/spare! − R E log2 u!.
+
+    u is the number of unseen answers of one relation, and U that of all relations.
+    """
     deviation = math.sqrt(unseen_variance(subjects, answers))
     if deviation > _MAX_DEVIATION:
         mean, variance = unseen_mean(subjects, answers), deviation**2

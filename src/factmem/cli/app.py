@@ -126,5 +126,7 @@ def _unknown_command(error: UnknownCommandError, arguments: Sequence[str]) -> st
     program = " ".join(("factmem", *chain))
     group = app[chain[0]] if chain else app
     commands = ", ".join(name for name in group if not name.startswith("-"))
-    problem = f"{program} requires a command" if word.startswith("-") else f"unknown command {word}"
-    return f"{problem}; choose one of {commands} (see {program} --help)"
+    problem = (
+        f"{program} requires a command" if word.startswith("-") else f"unknown command '{word}'"
+    )
+    return f"{problem}; choose from {commands} (see {program} --help)"

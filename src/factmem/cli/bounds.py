@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["bounds"]
 
 _MAX_SIZE = 10**12
-"""Of every size, and of the vocabulary."""
+"""The largest size, and the largest vocabulary."""
 _MAX_ZIPF = 1000
 
 
@@ -43,10 +43,11 @@ def bounds(
         subjects: S, the number of subjects.
         relations: R, the number of relations.
         answers: D, the number of answers per relation.
-        vocabulary: Number of words that can be answers (default: the number of answers).
+        vocabulary: Number of words that can be answers (default: R·D, or the number of answers in
+            the CSV file).
         table: Path of a CSV file with the columns subject, relation and answer.
         facts: N, the number of associations of a random map.
-        outputs: M, the number of values of this map.
+        outputs: M, the number of values that this map can take.
         bits: B, the number of bits of a model.
         zipf: Exponent of the distribution of associations: the k-th most likely one has
             probability proportional to k^-ZIPF (default: 0, uniform).
@@ -105,7 +106,10 @@ def _random_table_bounds(
     subjects, relations, answers = (size or 1 for size in sizes.values())
     words = relations * answers if vocabulary is None else vocabulary
     if max(words, subjects * relations) > _MAX_SIZE:
-        raise FactmemError(f"a table must have at most {_MAX_SIZE} facts and as many words")
+        raise FactmemError(
+            f"a table must have at most {_MAX_SIZE} facts and as many words, got "
+            f"{subjects * relations} facts and {words} words"
+        )
     table_bits = random_table_bits(subjects, relations, answers, words)
     conditions = RandomTableConditions.from_sizes(subjects, relations, answers, words)
     data = {
@@ -188,7 +192,7 @@ def _result(
     parameters = data["parameters_at_bits_per_weight"]
     rows = {f"parameters_{precision}": count for precision, count in parameters.items()}
     labels = _LABELS | {
-        f"parameters_{precision}": f"parameters with {precision} bits per weight"
+        f"parameters_{precision}": f"parameters with {precision}-bit weights"
         for precision in parameters
     }
     rows |= {name: f"{data[name]:,.1f}" for name in data if name.endswith("bits")}
@@ -201,12 +205,12 @@ def _result(
 _LABELS = {
     "facts": "facts",
     "outputs": "outputs",
-    "vocabulary": "vocabulary",
+    "vocabulary": "vocabulary (words)",
     "association_bits": "bits for the answer of each fact",
     "answer_set_bits": "bits for the answers of each relation",
     "unseen_bits": "minus bits for unused answers",
     "bits": "bits needed for zero loss",
     "model_bits": "bits of the model",
-    "least_loss_bits": "smallest loss (bits)",
-    "least_loss_nats": "smallest loss (nats)",
+    "least_loss_bits": "smallest expected loss (bits)",
+    "least_loss_nats": "smallest expected loss (nats)",
 }

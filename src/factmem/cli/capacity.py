@@ -32,11 +32,12 @@ class SearchOptions:
     """The search for the capacity."""
 
     criterion: float | None = None
-    """Accuracy from which facts count as stored (default: 1, or 0.99 for trained models)."""
+    """Accuracy at which facts count as stored (default: 1, or 0.99 for trained models)."""
     search: Literal["fast", "paper"] = "fast"
-    """fast: start from an estimate and widen. paper: the authors' bisection of a wide range."""
+    """fast: start at an estimate and widen the range. paper: the authors' bisection of a wide
+    range."""
     seeds: int = 1
-    """Number of seeds; each has its own search, and the median counts."""
+    """Number of seeds; each has its own search, and the median is reported."""
     seed: int = 0
     """The first seed."""
 
@@ -96,8 +97,8 @@ def mlp(
     Args:
         dim: d, the dimension of keys and values.
         width: m, the number of neurons.
-        method: fitted: by L-BFGS. trained: trained as in the paper.
-        outputs: M, the number of values to decode over (default: the number of associations).
+        method: fitted: weights fitted by L-BFGS. trained: trained as in the paper.
+        outputs: M, the number of possible values (default: the number of associations).
     """
     _check(search, run, dim=dim, width=width)
     check_array_size(width, dim)
@@ -131,8 +132,8 @@ def transformer(
         scaling: How the table grows: S = R, S = R² or D = S = R. The search varies S.
         noise: Number of different noise tokens (default: S + R).
         length: T, the number of tokens in a prompt.
-        patient: Train hopeless runs to the end; by default, the paper protocol stops them early if
-            S = R.
+        patient: Train every run to the end; by default, the paper protocol with S = R stops runs
+            whose accuracy is far below the criterion.
     """
     _check(search, run, dim=shape.dim, answers=answers, noise=noise)
     shape.check()

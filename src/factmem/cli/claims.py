@@ -124,8 +124,8 @@ def _render(checked: "list[CheckedClaim]", data: dict[str, Any]) -> "RenderableT
         lines += [result.finding.note] if result.finding.note else []
         table.add_row(claim, _format_verdict(result), Text("\n".join(lines)))
     verdicts = Counter(result.finding.verdict.sentence for result in checked)
-    counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
-    return Group(table, Text(f"{counts}; {data['seconds']:.0f} s."), *_unexpected(checked))
+    counts = ", ".join(f"{verdict}: {count}" for verdict, count in sorted(verdicts.items()))
+    return Group(table, Text(f"{counts}; took {data['seconds']:.0f} s."), *_unexpected(checked))
 
 
 def _format_verdict(checked: "CheckedClaim") -> "Text":

@@ -23,7 +23,8 @@ __all__ = ["construct"]
 Method = Literal["attention", "mlp", "compiled"]
 
 _MIN_DIM_FOR_LIMITS, _MAX_DIM = 2**8, 2**14
-"""Table sizes are limited as if d were at least the first; factorizing the second takes minutes."""
+"""The limit on table sizes assumes at least the first d. The second is the largest d allowed, since
+factorizing a matrix of this size takes minutes."""
 
 
 @Parameter(name="*")
@@ -36,8 +37,7 @@ class ConstructionOptions:
     head_dim: int | None = None
     """d_h, the dimension of a head."""
     heads: int | None = None
-    """H, the number of attention heads (compiled only; the theorems use as many as their blocks
-    need)."""
+    """H, the number of attention heads (compiled only; otherwise it follows from --block)."""
     width: int | None = None
     """m, the width of the MLP; 0 means attention only (mlp and compiled)."""
     block: int | None = None
@@ -121,8 +121,8 @@ def construct(
     applies to the certified accuracy.
 
     Args:
-        method: How the weights are made.
-        prompts: Number of sampled prompts per fact, besides the prompts with the worst noise.
+        method: How the weights are chosen.
+        prompts: Number of sampled prompts per fact, in addition to those with the worst noise.
     """
     facts.check()
     check_positive(prompts=prompts)

@@ -148,5 +148,5 @@ def _render(plot: "Plot", files: list[str], seconds: float) -> "RenderableType":
         Text(plot.caption),
         Text(""),
         *(Text(path) for path in files),
-        Text(f"{seconds:.0f} s."),
+        Text(f"Took {seconds:.0f} s."),
     )

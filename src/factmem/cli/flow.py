@@ -38,8 +38,8 @@ def flow(
 
     The stages show when relations are learned and when subjects are. Times are flow times: steps ×
     learning rate. Initialization ends when the loss first comes within 0.1 of the relation-only
-    loss (log D); the hallucination stage ends when the loss is last within 0.1 of it. A stage that
-    does not exist is null.
+    loss (log D); the hallucination stage ends when the loss is last within 0.1 of it. With
+    --json, a stage that does not exist is null.
     """
     check_flow_options(facts, learning, curve)
     from factmem._core.timing import Stopwatch
@@ -289,12 +289,12 @@ def _render(data: dict[str, Any], initial_loss: float) -> "RenderableType":
 
 _LABELS = {
     "facts": "facts",
-    "initial_loss": "initial loss",
+    "initial_loss": "initial loss (nats)",
     "init_end": "end of initialization (flow time)",
-    "relation_loss": "relation-only loss",
+    "relation_loss": "relation-only loss (nats)",
     "hallucination_end": "end of hallucination (flow time)",
     "end": "end of training (flow time)",
-    "final_loss": "final loss",
+    "final_loss": "final loss (nats)",
     "invariant_drift": "relative drift of the invariant",
     **TIME_LABELS,
 }

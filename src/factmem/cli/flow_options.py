@@ -168,7 +168,7 @@ class CurveOptions:
     points: int = 512
     """Number of times at which the losses are reported."""
     spacing: Literal["equal", "log"] = "equal"
-    """Spacing of these times: equal steps from 0, or equal factors over three decades."""
+    """Spacing of these times. equal: equal steps from 0. log: equal factors over three decades."""
     plot: str | None = None
     """File for a plot of losses and stages (.png, .pdf or .svg)."""
 

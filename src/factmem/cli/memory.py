@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["memory"]
 
-_METHOD_HELP = "\n".join(f"- {name}: {method.summary}" for name, method in MEMORY_METHODS.items())
+_METHODS = "\n".join(f"- {name}: {method.summary}" for name, method in MEMORY_METHODS.items())
+_METHOD_HELP = f"How the memory is built:\n\n{_METHODS}"
 
 
 @Parameter(name="*")
@@ -31,12 +32,12 @@ class MemoryOptions:
     facts: int
     """N, the number of associations."""
     outputs: int | None = None
-    """M, the number of values to decode over (default: N)."""
+    """M, the number of possible values (default: N)."""
     target: Literal["identity", "permutation", "blocks"] | None = None
     """The map f* from inputs to outputs; blocks is ⌊xM/N⌋ (default: identity, or blocks if M is
     smaller than N)."""
     width: int | None = None
-    """m, the number of neurons of an MLP memory; for tangent the number of pairs of neurons."""
+    """m, the number of neurons of an MLP memory; for tangent, the number of pairs of neurons."""
     rank: int | None = None
     """m, the rank of a low-rank memory."""
     degree: int | None = None
@@ -59,7 +60,7 @@ class PerturbationOptions:
     bits: int | None = None
     """Round every weight to this many bits before the test."""
     weight_noise: float | None = None
-    """Multiply every weight by 1 + σg, with g standard normal, before the test; this is σ."""
+    """σ: multiply every weight by 1 + σg before the test, with g standard normal."""
     precision: bool = False
     """Also find the fewest bits and the largest σ at which every association is recalled."""
 
@@ -150,7 +151,7 @@ _LABELS = {
     "proved_margin": "proved lower bound on the margin",
     "certificate_residual": "residual of the proof",
     "certificate_threshold": "maximum residual of a proof",
-    "bits": "bits per weight (rounded)",
+    "bits": "bits per weight after rounding",
     "weight_noise": "weight noise σ",
     "parameters": "parameters",
     "accuracy": "accuracy",

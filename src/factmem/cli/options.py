@@ -198,7 +198,7 @@ class ScaleOptions:
     scale: Literal["quick", "paper"] = "quick"
     """quick takes minutes; paper is the authors' full grid and takes hours or days."""
     yes: bool = False
-    """Start even if the measurement takes more than an hour."""
+    """Start even if the measurement is expected to take more than an hour."""
 
 
 def store_path(file: str | None) -> str:

@@ -38,7 +38,7 @@ def to_text(renderable: "RenderableType") -> str:
     """Render to a string, as wide as the terminal."""
     from rich.console import Console
 
-    # Rendered to a string first: rich calls sys.exit itself if the reader of a pipe has left.
+    # Rendered to a string first: rich itself calls sys.exit if a pipe is closed.
     console = Console(highlight=False)
     with console.capture() as capture:
         console.print(renderable)

@@ -105,7 +105,7 @@ def _render(content: "Report", data: dict[str, Any]) -> "RenderableType":
         Text(
             f"{len(figures)} figures ({agreeing} of {len(slopes)} fitted slopes agree with the "
             f"paper), {len(claims)} claims ({len(claims) - len(unexpected)} as expected); "
-            f"{data['seconds']:.0f} s."
+            f"took {data['seconds']:.0f} s."
         )
     )
     if unexpected:

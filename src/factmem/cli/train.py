@@ -35,8 +35,8 @@ class TrainingOptions:
     """How the transformer is trained."""
 
     protocol: Literal["paper", "best"] | None = None
-    """paper: Adam at three learning rates, of which the best counts. best: stores the most facts in
-    the same time."""
+    """paper: Adam at three learning rates, of which the best is reported. best: the settings that
+    store the most facts in the same time."""
     steps: int | None = None
     """Maximum number of steps (default: 16384); training stops above an accuracy of 99 %."""
     batch: int | None = None
@@ -82,7 +82,7 @@ class FileOptions:
     """Files that are written."""
 
     checkpoint: str | None = None
-    """File to resume from: after an interruption, the same command continues where it stopped."""
+    """File for checkpoints: after an interruption, the same command continues where it stopped."""
     fresh: bool = False
     """Start again even if the checkpoint exists."""
     out: str | None = None
@@ -116,8 +116,8 @@ def train(
     """Train one transformer on a table of facts, from random initialization.
 
     Choose a protocol with --protocol, or set the optimizer yourself. The accuracy is measured on
-    all facts with new noise, with the weights at the end of training. The best accuracy is the
-    criterion of the protocol: the largest at any check on 1024 fixed prompts.
+    all facts with new noise, with the weights at the end of training. The best accuracy, which
+    the protocol compares with its criterion, is the largest at any check on 1024 fixed prompts.
     """
     _check(shape, facts, training, files, evaluation)
     if training.deterministic:

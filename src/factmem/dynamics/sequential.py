@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 CLOSE_DISTANCE = 1e-3
-"""Predictions depend on the relation only if Σ_a (p̂(a) − p(a|r))² is below this."""
+"""Predictions count as those of the relation alone if Σ_a (p̂(a) − p(a|r))² is below this."""
 
 
 @dataclass(frozen=True)
@@ -61,13 +61,14 @@ class SequentialConditions:
 
 @dataclass(frozen=True)
 class SequentialLearning:
-    """What a flow did of what the theorem promises; weights are small up to √α."""
+    """Whether a flow does what the theorem promises; a weight is small if it is at most √α."""
 
     distance: float | None
     """The minimum over time of max over prompts Σ_a (p̂(a) − p(a|r))² while the weights of subjects
     and noise are small; None if they never are."""
     close_at: float | None
-    """When the distance first was below `CLOSE_DISTANCE` while they are small; None if never."""
+    """When the distance was first below `CLOSE_DISTANCE` while those weights were small; None if
+    never."""
     largest_weight: float | None
     """The largest |W_OV(a, z)| or |W_KQ(z)| of any subject or noise token up to that time."""
     bound: float

@@ -35,7 +35,7 @@ class Stages:
     """When the stages begin and end; None for a stage that does not exist."""
 
     init_end: float | None
-    """When the loss first is near H(a | r); None if it never is, or starts there."""
+    """When the loss is first near H(a | r); None if it never is, or starts there."""
     hallucination: Plateau | None
     """Relations are known and subjects are not."""
     subject_only: Plateau | None
@@ -63,7 +63,7 @@ def find_stages(curves: Curves, population: PromptPopulation) -> Stages:
 
 
 def _plateau(curves: Curves, kl: Float[np.ndarray, " points"], level: float) -> Plateau | None:
-    """Return the time near a level, if predictions are near those that have this loss."""
+    """Return the plateau at a level; None if predictions never come near those of the level."""
     loss = curves.loss
     if level <= TOLERANCE or loss[0] <= level + TOLERANCE:
         return None  # nothing is left to learn after it, or nothing was learned before it

@@ -70,8 +70,8 @@ def measure_transformer_bits(
 def measure_zipf_loss(*, prompts_per_fact: int, **config: Any) -> dict[str, Any]:
     """Measure the expected loss of a transformer trained on Zipf-distributed subjects.
 
-    Every learning rate is trained to its end, because the loss counts and not a criterion. The
-    best rate is reported.
+    Training runs to its end at every learning rate, because the loss matters here, not whether a
+    criterion is reached. The loss at the best rate is reported.
 
     Args:
         prompts_per_fact: number of fresh test prompts per fact.
@@ -116,9 +116,9 @@ def expected_loss(
 
     Args:
         model: the transformer.
-        prompts: the facts and the noise around them.
+        prompts: the facts and the prompts about them.
         probabilities: the probability of every fact, in the order of `FactTable.fact_ids`.
-        key: randomness of the noise.
+        key: random key for the noise.
         prompts_per_fact: number of prompts per fact to average over.
     """
     import equinox as eqx

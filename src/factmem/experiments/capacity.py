@@ -33,7 +33,7 @@ __all__ = [
 _LOOK_AHEAD = 8
 """Sizes that one search may try in advance on idle workers."""
 _MAX_LOOK_AHEAD = 256
-"""The same for all searches together."""
+"""Sizes that all searches together may try in advance."""
 _TYPICAL_PROBES = 3
 """Number of sizes that a search from a good guess tries; for progress only."""
 
@@ -74,7 +74,7 @@ class Capacity:
 
     @property
     def median(self) -> SeedCapacity:
-        """The median seed; of two, the one that stores less."""
+        """The median seed; of two in the middle, the one that stores less."""
         ranked = sorted(self.seeds, key=lambda seed: (seed.bracket.lower or 0, seed.seed))
         return ranked[(len(ranked) - 1) // 2]
 
@@ -130,7 +130,7 @@ def find_capacities(
     """Find the capacity of several shapes, such as the sizes of one line of a plot.
 
     For every seed the shapes are searched in order. Each search starts from the expected facts
-    times the ratio of stored to expected facts at the last shape. The arguments are those of
+    times the ratio of stored to expected facts at the previous shape. The arguments are those of
     `find_capacity`.
     """
     searches = CapacitySearches(problems, seeds, search)
@@ -227,14 +227,14 @@ class CapacitySearches:
         if not seeds or len(set(seeds)) != len(seeds):
             raise FactmemError(f"seeds must be distinct and not empty, got {list(seeds)}")
         self.problems, self.seeds = problems, seeds
-        # With more seeds, idle workers have less to guess.
+        # With more seeds, fewer workers are idle.
         self.look_ahead = max(1, min(_LOOK_AHEAD, _MAX_LOOK_AHEAD // len(seeds)))
         self.search: SearchName = search
         # Cached, because tasks are needed after every result and hashing takes a millisecond.
         self._tasks: dict[tuple[CapacityProblem, int, int], Task] = {}
 
     def task(self, problem: CapacityProblem, seed: int, size: int) -> Task:
-        """Return the measurement of a size."""
+        """Return the task that measures a size."""
         key = (problem, seed, size)
         if key not in self._tasks:
             self._tasks[key] = problem.task(size, seed)
@@ -253,7 +253,10 @@ class CapacitySearches:
         return searches
 
     def pending(self, known: Records) -> PendingTasks:
-        """Return what every search waits for, and what it may need next, in turns."""
+        """Return the tasks that the searches wait for, and those that they may need next.
+
+        The searches take turns in both lists.
+        """
         current = [self.seed_searches(seed, known)[-1] for seed in self.seeds]
         rows = [[*islice(search.next_tasks(), self.look_ahead)] for search in current]
         turns = [[row[i] for row in rows if i < len(row)] for i in range(self.look_ahead)]

@@ -21,7 +21,8 @@ def check_address(address: str) -> None:
     match = re.fullmatch(r"(tcp|tls)://([\w-]+(\.[\w-]+)*|\[[\da-fA-F:.]+\]):(\d{1,5})", address)
     if match is None or not 1 <= int(match[4]) < 2**16:
         raise FactmemError(
-            f"the address of a dask scheduler is like tcp://host:8786, not '{printable(address)}'"
+            "the address of a dask scheduler must look like tcp://host:8786, got "
+            f"'{printable(address)}'"
         )
 
 
@@ -69,7 +70,7 @@ class ClusterWorkers(Workers):
         self._threads()
 
     def _threads(self) -> int:
-        """Return the number of threads of the cluster at the moment."""
+        """Return the current number of threads of the cluster."""
         try:
             threads: Any = self._client.nthreads()
         except (OSError, RuntimeError, CancelledError):

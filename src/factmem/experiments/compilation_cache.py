@@ -34,7 +34,7 @@ class CompilationCacheTrimmer:
         jax.clear_caches()
         gc.collect()
         _return_freed_memory()
-        # What remains is needed: trimming after every task would only be slow.
+        # What remains cannot be freed; with the old limit, every task would trim again in vain.
         self.max_bytes = max(self.max_bytes, round(_GROWTH * resident_bytes()))
         return True
 

@@ -1,6 +1,6 @@
 """Theorem 2: the capacity of MLP associative memories.
 
-Importing this module loads no jax.
+Importing this module does not load jax.
 """
 
 import math
@@ -202,7 +202,7 @@ def tangents_are_learned(
 
 
 def measure_features_and_tangents(*, dim: int, facts: int, width: int, seed: int) -> dict[str, Any]:
-    """Measure the accuracy of both on two outputs, with the same number of neurons."""
+    """Measure the accuracy of random features and tangents of the same width on two outputs."""
 
     def features(key: Any, pairs: Any) -> Any:
         return memories.hermite_memory(pairs, width, key=key)
@@ -220,7 +220,7 @@ def measure_features_and_tangents(*, dim: int, facts: int, width: int, seed: int
 def features_against_tangents(
     seeds: Sequence[int], dim: int = 48, facts: int = 400, width: int = 400
 ) -> Claim:
-    """Check why the proof uses tangents."""
+    """Check that tangents store more than random features if many keys share an answer."""
 
     def judge(results: SeedResults) -> Finding:
         gap = float(np.min(column(results, "tangents") - column(results, "features")))
@@ -228,7 +228,7 @@ def features_against_tangents(
             [
                 between("accuracy of tangents", mean(results, "tangents"), 0.88),
                 between("accuracy of random features", mean(results, "features"), high=0.88),
-                between("smallest difference", gap, 0.15),
+                between("smallest difference in accuracy", gap, 0.15),
             ]
         )
 

@@ -1,4 +1,4 @@
-"""Theorem 8: the bits that a model without loss needs for a random table."""
+"""Theorem 8: the bits that a model with zero loss needs for a random table."""
 
 import itertools
 import math
@@ -50,23 +50,23 @@ def theorem_8(seeds: Sequence[int], sizes: Sequence[Sequence[int]] = _SMALL_TABL
         return Finding.from_checks(
             [
                 between(
-                    "distance to the enumeration (bits)",
+                    "largest difference from the enumeration (bits)",
                     float(column(results, "errors").max()),
                     high=1e-9,
                 ),
                 between(
-                    "S = R = 32, D = 8, |V| = 512: bits over the printed form",
+                    "S = R = 32, D = 8, |V| = 512: bits divided by the printed form",
                     minimum(results, "example") / printed,
                     0.9,
                     1.2,
                 ),
             ],
-            "The printed constant is not known; the entropy is what a model without loss needs.",
+            "The printed constant is not known; the entropy is what a model with zero loss needs.",
         )
 
     return Claim(
         "theorem-8",
-        "A model without loss on a random table has at least S R log D + Ω(R D log(|V|/D)) bits.",
+        "A model with zero loss on a random table has at least S R log D + Ω(R D log(|V|/D)) bits.",
         "Theorem 8",
         "The exact entropy against an enumeration of all tables of small sizes; its value at one "
         "size against the printed form.",
