@@ -8,7 +8,10 @@ __all__ = ["maximal"]
 
 
 @register_memory_method(
-    "maximal", summary="optimal linear memory, with a proof", max_steps=20_000, order=5
+    "maximal",
+    summary="optimal linear memory, with a proof of feasibility",
+    max_steps=20_000,
+    order=5,
 )
 def maximal(associations: Any, *, key: Any, report: Any) -> BuiltMemory:
     """Find the best matrix, or prove that no matrix stores all associations."""
