@@ -11,7 +11,9 @@ _TYPICAL_ITERATIONS = 3000
 """Of L-BFGS."""
 
 
-@register_transformer_method("compiled", summary="weights fitted to a shape, with a certificate", order=3)
+@register_transformer_method(
+    "compiled", summary="weights fitted to a shape, with a certificate", order=3
+)
 @dataclass(frozen=True, kw_only=True)
 class Compile(TransformerMethod):
     """Compile the facts into a shape, or into the smallest shape if none is given.
