@@ -8,7 +8,7 @@ import pytest
 
 from factmem.dynamics import PromptPopulation, escape_rates, find_stages
 from factmem.experiments import FlowSpec, PromptSpec, SGDConfig, TableSpec, Task
-from factmem.experiments.flow_measures import FLOW, SOFTMAX, measure_flow
+from factmem.experiments.flow_measures import FLOW, SGD, measure_flow
 from factmem.facts import FactTable
 
 SPEC = FlowSpec(
@@ -74,9 +74,9 @@ def test_softmax_heads_are_measured():
         dim=16,
         sgd=SGDConfig(rate=4.0, steps=8, batch=1024),
     ).config()
-    metrics = SOFTMAX.function(**config)
+    metrics = SGD.function(**config)
     json.dumps(metrics, allow_nan=False)
     assert metrics["hallucination_end"] is None
     assert len(metrics["times"]) == len(metrics["losses"]) == 9
     assert metrics["loss"] == metrics["losses"][-1]
-    assert Task(SOFTMAX, config).identity != Task(FLOW, config).identity
+    assert Task(SGD, config).identity != Task(FLOW, config).identity

@@ -78,9 +78,9 @@ def test_every_setting_of_sgd_changes_the_identity():
     assert replace(spec, sgd=SOFTMAX_SGD).identity() == spec.identity()
 
 
-def test_linear_sgd_has_no_stored_measurement():
-    with pytest.raises(FactmemError, match="no stored measurement of SGD with linear attention"):
-        replace(SPEC, method="sgd").task()
+def test_every_method_has_an_identity():
+    methods = ("flow", "sgd", "softmax-sgd")
+    assert len({replace(SPEC, method=method).identity() for method in methods}) == 3
 
 
 def test_the_settings_of_sgd_have_defaults_by_method():

@@ -25,7 +25,7 @@ def use_one_thread() -> None:
     """
     if "jax" in sys.modules:
         raise FactmemError(
-            "jax is already loaded, so its number of threads cannot be changed: use --deterministic"
+            "jax is already loaded, so its number of threads cannot be changed; start a new process"
         )
     flags = os.environ.get("XLA_FLAGS", "")
     if _SINGLE_THREAD_FLAG not in flags:

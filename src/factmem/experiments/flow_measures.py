@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from factmem.dynamics import Flow, Plateau, PromptPopulation
 
-__all__ = ["FLOW", "SOFTMAX", "measure_flow", "measure_softmax"]
+__all__ = ["FLOW", "SGD", "measure_flow", "measure_sgd"]
 
 _VISIBLE_LOGIT = 0.1
 """A kind of token has left zero when it adds this much to some logit, in nats."""
@@ -69,8 +69,8 @@ def measure_flow(**config: Any) -> Mapping[str, Any]:
     }
 
 
-def measure_softmax(**config: Any) -> Mapping[str, Any]:
-    """Train a softmax head by SGD and measure its stages.
+def measure_sgd(**config: Any) -> Mapping[str, Any]:
+    """Train linear attention or a softmax head by SGD and measure its stages.
 
     Args:
         config: a `FlowSpec` as JSON data.
@@ -95,7 +95,7 @@ def measure_softmax(**config: Any) -> Mapping[str, Any]:
 
 
 FLOW = Experiment("flow", 3, measure_flow)
-SOFTMAX = Experiment("softmax flow", 3, measure_softmax)
+SGD = Experiment("sgd", 1, measure_sgd)
 
 
 def _describe(

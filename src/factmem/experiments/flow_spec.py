@@ -327,11 +327,9 @@ class FlowSpec:
 
     def task(self) -> Task:
         """Return the measurement of the run as a task."""
-        from factmem.experiments.flow_measures import FLOW, SOFTMAX
+        from factmem.experiments.flow_measures import FLOW, SGD
 
-        if self.method == "sgd":
-            raise FactmemError("there is no stored measurement of SGD with linear attention")
-        return Task(FLOW if self.method == "flow" else SOFTMAX, self.config())
+        return Task(FLOW if self.method == "flow" else SGD, self.config())
 
     def identity(self) -> str:
         """Return a hash of the complete configuration."""

@@ -20,9 +20,13 @@ if TYPE_CHECKING:
 
 __all__ = ["MEMORY_EXPERIMENT", "MemoryInstance", "MemorySpec", "run_memory"]
 
-_ITERATIONS = {"maximal": 1000}
-_TYPICAL_ITERATIONS = 1500
-"""Of L-BFGS."""
+_ITERATIONS = {
+    "maximal": 1000,
+    "fitted-features": 1500,
+    "fitted-relu": 1500,
+    "fitted-bilinear": 1500,
+}
+"""Typical iterations of L-BFGS; methods in closed form have one step."""
 _COMPLETED_SHARE = 0.45
 """The average share of its steps that a training takes; many end early."""
 
@@ -159,7 +163,7 @@ class MemorySpec:
         defaults = {"trained-linear": LINEAR_PROTOCOL, "trained-mlp": MLP_PROTOCOL}
         protocol = self.protocol or defaults.get(self.method)
         if protocol is None:
-            steps = float(_ITERATIONS.get(self.method, _TYPICAL_ITERATIONS))
+            steps = float(_ITERATIONS.get(self.method, 1))
         else:
             steps = _COMPLETED_SHARE * protocol.steps
         return Cost(

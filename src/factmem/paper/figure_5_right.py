@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from factmem.experiments.flow_measures import measure_softmax
+from factmem.experiments.flow_measures import measure_sgd
 from factmem.experiments.flow_spec import FlowSpec, SGDConfig
 from factmem.experiments.measurement import IndependentTasks, unstored_tasks
 from factmem.experiments.specs import TableSpec
@@ -83,7 +83,7 @@ def softmax_stages(
         "Figure 5, right",
         f"Stochastic gradient descent on Figure 5's table, d = {dim}, rate 16, {steps} steps of "
         "1024 prompts (the paper's own settings are not known).",
-        unstored_tasks(measure_softmax, seeds, **config),
+        unstored_tasks(measure_sgd, seeds, **config),
         judge,
         paper_measurement=IndependentTasks(
             tuple(spec(paper_steps, seeds[0] + offset).task() for offset in range(5))
