@@ -30,7 +30,7 @@ settings.register_profile("ci", max_examples=60, derandomize=True, **quiet)
 settings.register_profile("thorough", max_examples=1000, **quiet)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
-_MAX_BYTES = 2**30
+_MAX_BYTES = 3 * 2**28
 """Compiled programs are dropped between test files when a process is larger than this."""
 _peaks: list[int] = []
 

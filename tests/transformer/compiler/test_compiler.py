@@ -1,6 +1,7 @@
 """Compiled transformers are certified, and impossible inputs are rejected."""
 
 import dataclasses
+import os
 from functools import partial
 
 import equinox as eqx
@@ -81,8 +82,10 @@ def test_fit_stops_at_the_weights_that_are_returned(monkeypatch):
     # The last check, inside the fit and so in 64-bit mode, and the final certificate.
     (checked_weights, last_check), (weights, final) = calls[-2:]
     assert last_check.certified_accuracy == final.certified_accuracy == 1
-    assert eqx.tree_equal(checked_weights, weights)
-    np.testing.assert_array_equal(last_check.margins, final.margins)
+    # With XLA's optimizations the rounding to 16 bits may differ in the last bits of float32.
+    tolerance = 1e-6 if os.environ.get("FACTMEM_TEST_OPTIMIZED") == "1" else 0.0
+    assert eqx.tree_equal(checked_weights, weights, rtol=tolerance, atol=0.0)
+    np.testing.assert_allclose(last_check.margins, final.margins, rtol=100 * tolerance)
 
 
 def test_weights_have_16_bits(small):
