@@ -110,28 +110,18 @@ class MemorySpec:
     def run(self, report: Report | None = None) -> "RunResult[Memory, MemoryInstance]":
         """Build the memory."""
         MEMORY_METHODS[self.method]  # an unknown method fails before jax is loaded
-        import jax
-
-        from factmem._core.timing import Stopwatch
-
         instance = self.draw()
-        with Stopwatch() as watch:
-            built: BuiltMemory = build_memory(
+
+        def build() -> BuiltMemory:
+            return build_memory(
                 self.method,
                 instance.associations,
                 key=instance.method_key,
                 report=report,
                 **self.options,
             )
-            jax.block_until_ready(built.model)
-        return RunResult(
-            model=built.model,
-            status=built.status,
-            instance=instance,
-            built=built,
-            seconds=watch.seconds,
-            compile_seconds=watch.compile_seconds,
-        )
+
+        return RunResult.from_build(instance, build)
 
     def config(self) -> dict[str, Any]:
         """Return the spec as JSON data."""

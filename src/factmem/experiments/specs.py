@@ -4,7 +4,7 @@ A spec is a frozen description of an experiment. It is the only place where a se
 instance. Importing this module does not load jax.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args, get_type_hints
 
@@ -182,6 +182,32 @@ class RunResult(Result[ModelT], Generic[ModelT, InstanceT]):
     built: Any
     seconds: float
     compile_seconds: float
+
+    @classmethod
+    def from_build(
+        cls, instance: InstanceT, build: Callable[[], Any]
+    ) -> "RunResult[ModelT, InstanceT]":
+        """Run `build` on an instance and time it.
+
+        Args:
+            instance: the instance.
+            build: builds the model and returns the result of the method.
+        """
+        import jax
+
+        from factmem._core.timing import Stopwatch
+
+        with Stopwatch() as watch:
+            built = build()
+            jax.block_until_ready(built.model)
+        return cls(
+            model=built.model,
+            status=built.status,
+            instance=instance,
+            built=built,
+            seconds=watch.seconds,
+            compile_seconds=watch.compile_seconds,
+        )
 
     @property
     def metrics(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ Importing this module does not load jax.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from factmem._core.errors import FactmemError
@@ -108,22 +109,11 @@ class TransformerSpec:
             report: called with the progress.
             checkpoint: a file from which an interrupted training resumes.
         """
-        import jax
-
-        from factmem._core.timing import Stopwatch
-
         instance = self.draw()
-        with Stopwatch() as watch:
-            built = self.method.build(instance, self.shape, report=report, checkpoint=checkpoint)
-            jax.block_until_ready(built.model)
-        return RunResult(
-            model=built.model,
-            status=built.status,
-            instance=instance,
-            built=built,
-            seconds=watch.seconds,
-            compile_seconds=watch.compile_seconds,
+        build = partial(
+            self.method.build, instance, self.shape, report=report, checkpoint=checkpoint
         )
+        return RunResult.from_build(instance, build)
 
     def config(self) -> dict[str, Any]:
         """Return the spec as JSON data."""
