@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["train"]
 
-_PROMPTS_PER_FACT = 8
-"""For the test of the trained transformer on all facts."""
 _OPTIMIZER_HELP = f"Optimizer: {', '.join(OPTIMIZERS)} (default: adam)."
 _DEFAULT_RATES = (f"{o.protocol.learning_rates[-1]} for {name}" for name, o in OPTIMIZERS.items())
 _LEARNING_RATE_HELP = f"Learning rate (default: {', '.join(_DEFAULT_RATES)})."
@@ -141,7 +139,7 @@ def train(
         result = spec.run(report, checkpoint=files.checkpoint)
     best, runs, table = result.built.best, result.built.runs, result.instance.table
     _write_files(files, best, runs, protocol, table)
-    recalled = result.instance.recall(best.model, _PROMPTS_PER_FACT)
+    recalled = result.instance.recall_metrics(best.model)
     steps = sum(run.steps for run in runs)
     data = {
         "protocol": training.protocol,
@@ -153,10 +151,7 @@ def train(
         "status": best.status.label,
         "success": best.success,
         "best_accuracy": best.best_accuracy,
-        "accuracy": recalled.sampled_accuracy,
-        "accuracy_in_worst_noise": recalled.accuracy,
-        "min_margin": recalled.min_margin,
-        "relative_margin": recalled.relative_margin,
+        **recalled,
         "runs": [_run_data(run) for run in runs],
         "resumed": resumed,
         "seconds": result.seconds,
@@ -164,7 +159,7 @@ def train(
         # If training was resumed, only its last part was timed.
         "steps_per_second": None if resumed else steps / result.seconds,
     }
-    passed = evaluation.passed(recalled.sampled_accuracy)
+    passed = evaluation.passed(recalled["accuracy"])
     notes = [best.status.sentence, *requirement_notes(passed, evaluation.require)]
     title = f"trained with {training.protocol or protocol.optimizer}"
     return CommandResult(data, lambda: render_table(title, _LABELS, data, notes), output, passed)

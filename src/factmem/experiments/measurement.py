@@ -1,6 +1,6 @@
 """Measurements: sets of tasks whose records are combined into one result."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -100,7 +100,7 @@ class MeasurementGroup:
         return sum(part.remaining(known) for part in self.parts.values())
 
 
-def unique_tasks(parts: "Sequence[Measurement] | Any", known: Records) -> list[Task]:
+def unique_tasks(parts: Iterable[Measurement], known: Records) -> list[Task]:
     """Return the tasks of several measurements, each once, in order."""
     tasks = {task.identity: task for part in parts for task in part.used_tasks(known)}
     return list(tasks.values())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from factmem._core.progress import Report
 from factmem.experiments.memory_methods import MEMORY_METHODS, BuiltMemory, build_memory
-from factmem.experiments.specs import Cost, RunResult, restore_types
+from factmem.experiments.specs import COMPLETED_SHARE, Cost, RunResult, restore_types
 from factmem.experiments.task import Experiment, Task
 from factmem.training.protocol import MemoryProtocol
 
@@ -27,8 +27,6 @@ _ITERATIONS = {
     "fitted-bilinear": 1500,
 }
 """Typical iterations of L-BFGS; methods in closed form have one step."""
-_COMPLETED_SHARE = 0.45
-"""The average share of its steps that a training takes; many end early."""
 
 _SIZES = ("width", "rank", "degree")
 
@@ -155,7 +153,7 @@ class MemorySpec:
         if protocol is None:
             steps = float(_ITERATIONS.get(self.method, 1))
         else:
-            steps = _COMPLETED_SHARE * protocol.steps
+            steps = COMPLETED_SHARE * protocol.steps
         return Cost(
             steps=steps,
             flops_per_step=6.0 * self.facts * (outputs * self.dim + weights),

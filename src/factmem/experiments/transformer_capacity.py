@@ -27,8 +27,6 @@ _HOPELESS = ((0.25, 0.75), (0.5, 0.93))
 or below 93 % after half of them: docs/capacity.md has the evidence."""
 _PADDING, _PADDING_GROWTH = 1.35, 1.5
 """The size for which quick training is compiled, over the expected size; and how it grows."""
-_PROMPTS_PER_FACT = 8
-"""Test prompts per fact of a transformer that stores the table."""
 
 
 @dataclass(frozen=True)
@@ -202,15 +200,7 @@ def measure_transformer(*, protocol: str, criterion: float, **config: Any) -> di
         metrics = {"stored": result.built.best.success, **result.metrics}
     if not metrics["stored"] or config.get("padding") is not None:
         return {**metrics, **sizes}
-    recall = result.instance.recall(result.model, _PROMPTS_PER_FACT)
-    return {
-        **metrics,
-        **sizes,
-        "accuracy": recall.sampled_accuracy,
-        "accuracy_in_worst_noise": recall.accuracy,
-        "min_margin": recall.min_margin,
-        "relative_margin": recall.relative_margin,
-    }
+    return {**metrics, **sizes, **result.instance.recall_metrics(result.model)}
 
 
 EXPERIMENT = Experiment("transformer", 2, measure_transformer)

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["TRANSFORMER_EXPERIMENT", "TransformerInstance", "TransformerSpec", "run_transformer"]
 
 _SHAPE = ("dim", "heads", "head_dim", "width")
-_PROMPTS_PER_FACT = 8
 
 
 @dataclass(frozen=True)
@@ -56,6 +55,16 @@ class TransformerInstance:
         from factmem.transformer import recall
 
         return recall(model, self.prompts, key=self.test_key, prompts_per_fact=prompts_per_fact)
+
+    def recall_metrics(self, model: "Transformer") -> dict[str, Any]:
+        """Return the accuracies and margins of a test with eight sampled prompts per fact."""
+        result = self.recall(model, 8)
+        return {
+            "accuracy": result.sampled_accuracy,
+            "accuracy_in_worst_noise": result.accuracy,
+            "min_margin": result.min_margin,
+            "relative_margin": result.relative_margin,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,15 +175,11 @@ class TransformerSpec:
 def run_transformer(**config: Any) -> dict[str, Any]:
     """Build a transformer from its configuration and return its metrics."""
     result = TransformerSpec.from_config(config).run()
-    recall = result.instance.recall(result.model, _PROMPTS_PER_FACT)
     return {
         **result.metrics,
         "facts": result.instance.table.facts,
         "parameters": result.model.shape.parameters,
-        "accuracy": recall.sampled_accuracy,
-        "accuracy_in_worst_noise": recall.accuracy,
-        "min_margin": recall.min_margin,
-        "relative_margin": recall.relative_margin,
+        **result.instance.recall_metrics(result.model),
     }
 
 

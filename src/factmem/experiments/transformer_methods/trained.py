@@ -5,14 +5,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from factmem._core.result import Result
-from factmem.experiments.specs import restore_types
+from factmem.experiments.specs import COMPLETED_SHARE, restore_types
 from factmem.experiments.transformer_methods import TransformerMethod, register_transformer_method
 from factmem.training.protocol import Protocol
 
 __all__ = ["BestOfRuns", "Train"]
-
-_COMPLETED_SHARE = 0.45
-"""The average share of its steps that a training takes; many end early."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +122,7 @@ class Train(TransformerMethod):
     @property
     def expected_steps(self) -> float:
         """The expected number of steps of all runs."""
-        return _COMPLETED_SHARE * len(self.protocol.learning_rates) * self.protocol.steps
+        return COMPLETED_SHARE * len(self.protocol.learning_rates) * self.protocol.steps
 
     def config(self) -> dict[str, Any]:
         """Return the method as JSON data: all numbers of the protocol, not its name."""
