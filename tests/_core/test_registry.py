@@ -40,10 +40,22 @@ PEAR = "REGISTRY.add('pear', 2, order=1)"
 def test_modules_are_discovered_on_first_use(package):
     registry = package(apple=APPLE, pear=PEAR)
     assert f"{PACKAGE}.apple" not in sys.modules
-    assert registry["apple"] == 1
-    assert f"{PACKAGE}.pear" in sys.modules
     assert dict(registry) == {"pear": 2, "apple": 1}
     assert len(registry) == 2
+
+
+def test_an_entry_with_a_module_of_its_name_needs_no_other_module(package):
+    package(fruit_red_apple="REGISTRY.add('red-apple', 1)", fruit_pear=PEAR)
+    registry = importlib.import_module(PACKAGE).REGISTRY
+    registry.prefixes = ("tree_", "fruit_")
+    assert registry["red-apple"] == 1
+    assert f"{PACKAGE}.fruit_pear" not in sys.modules
+    assert list(registry) == ["pear", "red-apple"]
+
+
+def test_an_entry_in_a_module_of_another_name_is_found(package):
+    registry = package(apple=f"{APPLE}; {PEAR}", plum="")
+    assert registry["pear"] == 2
 
 
 @pytest.mark.parametrize("use", [len, list, lambda registry: "apple" in registry, str.split])

@@ -13,7 +13,7 @@ import factmem.cli
 from factmem._core.errors import FactmemError, StoreError
 from factmem.cli import main
 from factmem.cli.app import app
-from factmem.cli.output import CommandResult, OutputOptions
+from factmem.cli.render import CommandResult, OutputOptions
 
 
 def leaf_commands(node: App, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:

@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from factmem.cli import progress as module
-from factmem.cli.output import OutputOptions
 from factmem.cli.progress import progress
+from factmem.cli.render import OutputOptions
 
 
 @pytest.fixture

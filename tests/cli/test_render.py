@@ -1,8 +1,49 @@
-"""Tables and notes that people see."""
+"""What commands print: one JSON object for programs, tables and notes for people."""
 
-from factmem.cli.render import TIME_LABELS, render_table, requirement_notes, to_text
+import errno
+import json
 
+import pytest
+
+from factmem.cli.render import (
+    TIME_LABELS,
+    CommandResult,
+    OutputOptions,
+    emit,
+    render_table,
+    requirement_notes,
+    to_text,
+)
+
+JSON = OutputOptions(json=True)
 LABELS = {"facts": "facts", "margin": "smallest margin", "status": "status", **TIME_LABELS}
+
+
+def never():
+    raise AssertionError("rendered in spite of --json")
+
+
+def test_json_is_one_line_and_nothing_else(capsys):
+    assert emit(CommandResult({"name": "<b>\x1b\n"}, never, JSON)) == 0
+    out, err = capsys.readouterr()
+    assert out.count("\n") == 1
+    assert json.loads(out) == {"name": "<b>\x1b\n"}
+    assert err == ""
+
+
+def test_numbers_that_are_not_finite_are_null(capsys):
+    emit(CommandResult({"margin": float("inf")}, never, JSON))
+    assert json.loads(capsys.readouterr().out) == {"margin": None}
+
+
+def test_write_errors_name_stdout(monkeypatch):
+    class FullDisk:
+        def write(self, text):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("sys.stdout", FullDisk())
+    with pytest.raises(OSError, match="'<stdout>'"):
+        emit(CommandResult({}, never, JSON))
 
 
 def test_rows_are_values_with_a_label_that_are_known():

@@ -19,7 +19,8 @@ class Registry(Generic[EntryT], Mapping[str, EntryT]):
     """Entries by name, in a fixed order.
 
     The modules of the package register their entries when they are imported. They are imported on
-    first use, so adding an entry means adding one module. Other code may register entries too.
+    first use, so adding an entry means adding one module. An entry that has a module of its own
+    name is looked up without importing the others. Other code may register entries too.
 
     Args:
         kind: what an entry is, for messages, such as `memory method`.
@@ -62,8 +63,7 @@ class Registry(Generic[EntryT], Mapping[str, EntryT]):
         Raises:
             FactmemError: no entry has this name; the message lists all names.
         """
-        self._load()
-        if name not in self._entries:
+        if name not in self:
             raise FactmemError(
                 f"unknown {self.kind} '{printable(str(name))}'; choose from {', '.join(self)}"
             )
@@ -71,11 +71,13 @@ class Registry(Generic[EntryT], Mapping[str, EntryT]):
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return an entry, or the default if there is none."""
-        self._load()
-        return self._entries[name][1] if name in self._entries else default
+        return self._entries[name][1] if name in self else default
 
     def __contains__(self, name: object) -> bool:
-        self._load()
+        if name not in self._entries and not self._loaded:
+            self._load_own_module(name)
+        if name not in self._entries:
+            self._load()
         return name in self._entries
 
     def __iter__(self) -> Iterator[str]:
@@ -86,15 +88,25 @@ class Registry(Generic[EntryT], Mapping[str, EntryT]):
         self._load()
         return len(self._entries)
 
+    def _modules(self) -> list[str]:
+        package = importlib.import_module(self.package)
+        names = (module.name for module in pkgutil.iter_modules(package.__path__))
+        return [name for name in names if name.startswith(self.prefixes)]
+
+    def _load_own_module(self, name: object) -> None:
+        """Import the module that is named after an entry, such as `figure_4_left` for `4-left`."""
+        own = str(name).replace("-", "_")
+        for module in self._modules():
+            if module in {prefix + own for prefix in self.prefixes}:
+                importlib.import_module(f"{self.package}.{module}")
+
     def _load(self) -> None:
         if self._loaded:
             return
         self._loaded = True  # modules may use the registry while they are imported
         try:
-            package = importlib.import_module(self.package)
-            for module in pkgutil.iter_modules(package.__path__):
-                if module.name.startswith(self.prefixes):
-                    importlib.import_module(f"{self.package}.{module.name}")
+            for module in self._modules():
+                importlib.import_module(f"{self.package}.{module}")
         except BaseException:
             self._loaded = False
             raise

@@ -10,7 +10,7 @@ from typing import Any
 from cyclopts import App, CycloptsError, MissingArgumentError, Parameter, UnknownCommandError
 
 from factmem._core.errors import FactmemError, printable
-from factmem.cli.output import STDOUT, CommandResult, emit
+from factmem.cli.render import STDOUT, CommandResult, emit
 
 __all__ = ["app", "main"]
 

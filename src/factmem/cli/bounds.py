@@ -5,10 +5,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from factmem._core.errors import FactmemError
-from factmem.cli.options import read_table
-from factmem.cli.output import CommandResult, OutputOptions
-from factmem.cli.render import render_table
-from factmem.cli.validation import check_positive
+from factmem.cli.options import check_positive, read_table
+from factmem.cli.render import CommandResult, OutputOptions, render_table
 
 if TYPE_CHECKING:
     from factmem.bounds import TableBits

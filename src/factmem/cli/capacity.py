@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from cyclopts import App, Parameter
 
 from factmem._core.errors import FactmemError
-from factmem.cli.options import RunOptions, ShapeOptions
-from factmem.cli.output import CommandResult, OutputOptions
+from factmem.cli.options import (
+    RunOptions,
+    ShapeOptions,
+    check_array_size,
+    check_length,
+    check_positive,
+    check_seed,
+)
 from factmem.cli.progress import progress
-from factmem.cli.render import TIME_LABELS, render_table
-from factmem.cli.validation import check_array_size, check_length, check_positive, check_seed
+from factmem.cli.render import TIME_LABELS, CommandResult, OutputOptions, render_table
 
 if TYPE_CHECKING:
     from factmem.experiments import Bracket, Capacity, CapacityProblem, SeedCapacity

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from factmem.cli.options import RunOptions
-from factmem.cli.output import CommandResult, OutputOptions
+from factmem.cli.options import RunOptions, check_seed
 from factmem.cli.progress import progress
-from factmem.cli.validation import check_seed
+from factmem.cli.render import CommandResult, OutputOptions
 from factmem.paper.registry import claim_ids
 
 if TYPE_CHECKING:

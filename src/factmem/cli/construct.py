@@ -7,11 +7,22 @@ from typing import TYPE_CHECKING, Any, Literal
 from cyclopts import Parameter
 
 from factmem._core.errors import FactmemError
-from factmem.cli.options import EvaluationOptions, FactOptions
-from factmem.cli.output import CommandResult, OutputOptions
+from factmem.cli.options import (
+    EvaluationOptions,
+    FactOptions,
+    check_array_size,
+    check_positive,
+    check_width,
+    flag,
+)
 from factmem.cli.progress import progress
-from factmem.cli.render import TIME_LABELS, render_table, requirement_notes
-from factmem.cli.validation import check_array_size, check_positive, check_width, flag
+from factmem.cli.render import (
+    TIME_LABELS,
+    CommandResult,
+    OutputOptions,
+    render_table,
+    requirement_notes,
+)
 from factmem.experiments.transformer_methods import TRANSFORMER_METHODS
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from factmem._core.errors import printable
 from factmem.cli.options import read_table
-from factmem.cli.output import CommandResult, OutputOptions
+from factmem.cli.render import CommandResult, OutputOptions
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

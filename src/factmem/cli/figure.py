@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from factmem._core.errors import FactmemError
-from factmem.cli.options import RunOptions, ScaleOptions
-from factmem.cli.output import CommandResult, OutputOptions
+from factmem.cli.options import RunOptions, ScaleOptions, check_output_dir
 from factmem.cli.progress import progress
-from factmem.cli.validation import check_output_dir
+from factmem.cli.render import CommandResult, OutputOptions
 from factmem.paper.registry import figure_names
 
 if TYPE_CHECKING:

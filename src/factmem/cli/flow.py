@@ -12,10 +12,9 @@ from factmem.cli.flow_options import (
     check_flow_options,
     flow_spec,
 )
-from factmem.cli.output import CommandResult, OutputOptions
+from factmem.cli.options import check_array_size
 from factmem.cli.progress import progress
-from factmem.cli.render import TIME_LABELS, render_table
-from factmem.cli.validation import check_array_size
+from factmem.cli.render import TIME_LABELS, CommandResult, OutputOptions, render_table
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from cyclopts import Parameter
 
 from factmem._core.errors import FactmemError
-from factmem.cli.options import check_table_file
-from factmem.cli.validation import (
+from factmem.cli.options import (
     check_array_size,
     check_length,
     check_output_file,
     check_positive,
     check_seed,
+    check_table_file,
     check_table_sizes,
 )
 

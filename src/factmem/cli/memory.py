@@ -6,11 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from factmem._core.errors import FactmemError
-from factmem.cli.options import EvaluationOptions
-from factmem.cli.output import CommandResult, OutputOptions
+from factmem.cli.options import EvaluationOptions, check_array_size, check_positive, check_seed
 from factmem.cli.progress import progress
-from factmem.cli.render import TIME_LABELS, render_table, requirement_notes
-from factmem.cli.validation import check_array_size, check_positive, check_seed
+from factmem.cli.render import (
+    TIME_LABELS,
+    CommandResult,
+    OutputOptions,
+    render_table,
+    requirement_notes,
+)
 from factmem.experiments.memory_methods import MEMORY_METHODS
 
 if TYPE_CHECKING:

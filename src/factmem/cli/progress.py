@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from factmem._core.progress import Report
-from factmem.cli.output import OutputOptions
+from factmem.cli.render import OutputOptions
 
 __all__ = ["progress"]
 

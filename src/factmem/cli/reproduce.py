@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from factmem.cli.claims import claim_data
 from factmem.cli.figure import check_duration, figure_data
-from factmem.cli.options import RunOptions, ScaleOptions
-from factmem.cli.output import CommandResult, OutputOptions
+from factmem.cli.options import RunOptions, ScaleOptions, check_output_dir
 from factmem.cli.progress import progress
-from factmem.cli.validation import check_output_dir
+from factmem.cli.render import CommandResult, OutputOptions
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from factmem._core.errors import FactmemError, printable
 from factmem.cli.options import store_path
-from factmem.cli.output import CommandResult, OutputOptions
+from factmem.cli.render import CommandResult, OutputOptions
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -9,11 +9,23 @@ from cyclopts import Parameter
 
 from factmem._core.errors import FactmemError
 from factmem._core.threads import use_one_thread
-from factmem.cli.options import EvaluationOptions, FactOptions, ShapeOptions
-from factmem.cli.output import CommandResult, OutputOptions
+from factmem.cli.options import (
+    EvaluationOptions,
+    FactOptions,
+    ShapeOptions,
+    check_array_size,
+    check_output_file,
+    check_positive,
+    flag,
+)
 from factmem.cli.progress import progress
-from factmem.cli.render import TIME_LABELS, render_table, requirement_notes
-from factmem.cli.validation import check_array_size, check_output_file, check_positive, flag
+from factmem.cli.render import (
+    TIME_LABELS,
+    CommandResult,
+    OutputOptions,
+    render_table,
+    requirement_notes,
+)
 from factmem.training.optimizers import OPTIMIZERS
 
 if TYPE_CHECKING:

@@ -3,23 +3,23 @@
 import pytest
 
 from factmem._core.errors import FactmemError
-from factmem.cli import validation
+from factmem.cli import options
 from factmem.cli.options import store_path
 
 
 def test_messages_name_the_flag_the_value_and_the_limit():
     with pytest.raises(FactmemError, match=r"^--head-dim must be at least 1, got 0$"):
-        validation.check_positive(head_dim=0)
+        options.check_positive(head_dim=0)
     with pytest.raises(FactmemError, match=r"^--width must be at least 0, got -1$"):
-        validation.check_width(-1)
+        options.check_width(-1)
     with pytest.raises(FactmemError, match=r"^--require must be an accuracy from 0 to 1, got nan$"):
-        validation.check_accuracy(float("nan"))
-    validation.check_positive(dim=1, heads=None)
-    validation.check_width(0)
-    validation.check_accuracy(None)
+        options.check_accuracy(float("nan"))
+    options.check_positive(dim=1, heads=None)
+    options.check_width(0)
+    options.check_accuracy(None)
 
 
-@pytest.mark.parametrize("check", [validation.check_output_file, validation.check_output_dir])
+@pytest.mark.parametrize("check", [options.check_output_file, options.check_output_dir])
 @pytest.mark.parametrize("path", ["", "nul\0inside", "missing/below/it"])
 def test_output_paths_must_be_usable(monkeypatch, tmp_path, check, path):
     monkeypatch.chdir(tmp_path)
@@ -31,11 +31,11 @@ def test_output_paths_must_be_usable(monkeypatch, tmp_path, check, path):
 def test_a_directory_is_not_an_output_file_and_a_file_not_a_directory(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(FactmemError, match="is not a file name"):
-        validation.check_output_file("--out", str(tmp_path))
+        options.check_output_file("--out", str(tmp_path))
     with pytest.raises(FactmemError, match="file' is not a directory"):
-        validation.check_output_dir("--out", str(tmp_path / "file"))
-    validation.check_output_file("--out", str(tmp_path / "file"))
-    validation.check_output_dir("--out", str(tmp_path / "new"))
+        options.check_output_dir("--out", str(tmp_path / "file"))
+    options.check_output_file("--out", str(tmp_path / "file"))
+    options.check_output_dir("--out", str(tmp_path / "new"))
 
 
 def test_a_store_needs_an_existing_directory_like_other_files(tmp_path):
