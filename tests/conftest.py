@@ -1,9 +1,12 @@
 """Settings of all tests: warnings are errors, ranks are never promoted, shapes are checked."""
 
+import atexit
 import os
 import resource
+import shutil
 import signal
 import sys
+import tempfile
 
 import jax
 import pytest
@@ -23,6 +26,17 @@ OPTIMIZED = os.environ.get("FACTMEM_TEST_OPTIMIZED") == "1"
 if not OPTIMIZED:
     jax.config.update("jax_disable_most_optimizations", True)
     os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "true"
+
+# All processes of one test run share what they compile: compiling a small program takes 40 ms, and
+# reading it 2 ms. The directory is new for every run, so that no run depends on an earlier one.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="factmem-tests-")
+    atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 # Compiling the first example takes long and says nothing about the code: no deadlines.
 quiet = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
