@@ -123,13 +123,13 @@ def block_size(dim: int) -> int:
 # Constructions choose the number of heads themselves.
 TRANSFORMERS = [
     *(
-        transformer_task(Attention(block=block_size(dim)), side, 4, Shape(dim, 1, dim), seed)
+        transformer_task(Attention(block_size=block_size(dim)), side, 4, Shape(dim, 1, dim), seed)
         for side, dim in ((4, 112), (7, 240), (11, 400))
         for seed in SEEDS
     ),
     *(
         transformer_task(
-            AttentionMLP(block=block_size(dim)), side, 4, Shape(dim, 1, dim // 4, width), seed
+            AttentionMLP(block_size=block_size(dim)), side, 4, Shape(dim, 1, dim // 4, width), seed
         )
         for side, dim, width in ((4, 240, 400), (7, 336, 512), (11, 528, 768))
         for seed in SEEDS
@@ -193,7 +193,7 @@ SEARCHES = CapacitySearches(
 SMALLEST = {
     "memories": [memory_task("hebbian", 32, 48, 0), memory_task("fitted-relu", 32, 16, 0, width=6)],
     "transformers": [
-        transformer_task(Attention(block=1), 2, 4, Shape(64, 1, 64), 0),
+        transformer_task(Attention(block_size=1), 2, 4, Shape(64, 1, 64), 0),
         transformer_task(Compile(), 4, 4, Shape(8, 4, 2, 8), 0),
     ],
     "losses": [zipf_task(1.0, 4, 0, replace(PROTOCOL, steps=64))],

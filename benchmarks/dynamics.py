@@ -33,7 +33,7 @@ SUBJECTS, RELATIONS = (8, 16, 32, 64, 128, 256), (2, 4, 8, 16, 32, 64)
 SEEDS = range(3)
 POWERS = (0.0, 0.5, 1.0, 1.5)
 DIMS, SOFTMAX_SEEDS = (41, 73, 146, 292), range(5)
-SGD = SGDConfig(rate=16.0, steps=4096, batch=1024)
+SGD = SGDConfig(learning_rate=16.0, steps=4096, batch=1024)
 
 
 def flow_task(
@@ -151,7 +151,7 @@ def write_softmax(metrics: list[Metrics]) -> None:
     for task, entry in zip(TASKS["softmax"], metrics, strict=True):
         config, sgd = task.config, task.config["sgd"]
         panels.setdefault(f"d = {config['dim']}", []).append((entry["times"], entry["losses"]))
-        run = {"dim": config["dim"], "rate": sgd["rate"], "steps": sgd["steps"]}
+        run = {"dim": config["dim"], "learning_rate": sgd["learning_rate"], "steps": sgd["steps"]}
         run |= {"scale": config["scale"], "seed": config["seed"]}
         rows.append({**run, **{name: entry[name] for name in columns}})
     write_rows(FOLDER / "softmax.csv", rows)

@@ -75,7 +75,7 @@ def apply_rule(runs: list[Metrics], protocol: Protocol) -> tuple[bool, int]:
         last, best = len(run["accuracy"]) - 1, 0.0
         for check, accuracy in enumerate(run["accuracy"]):
             best = max(best, accuracy)
-            if check < last and protocol.is_hopeless(protocol.steps_at(check), best):
+            if check < last and protocol.stops_early(protocol.steps_at(check), best):
                 return check, False
         return last, run["success"]
 
@@ -116,7 +116,7 @@ def compare(grid: Grid, metrics: list[Metrics]) -> dict[str, Any]:
 def format_page(comparisons: dict[str, dict[str, Any]]) -> str:
     """Return the page."""
     lines = [
-        "# Ending hopeless training early",
+        "# Early stopping",
         "",
         "Written by `benchmarks/early_stopping.py`: training by `paper` to its end around the",
         "threshold, S = R, D = 8. The rule ends a run if its best accuracy at the checks is below",

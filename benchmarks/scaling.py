@@ -79,9 +79,9 @@ class Construction:
         block = max(1, round(dim / BLOCK_FRACTION))
         # The construction chooses the number of heads.
         if self.name == "theorem 3":
-            shape, method = Shape(dim, 1, dim, 0), Attention(block=block)
+            shape, method = Shape(dim, 1, dim, 0), Attention(block_size=block)
         else:
-            shape, method = Shape(dim, 1, dim // 4, size), AttentionMLP(block=block)
+            shape, method = Shape(dim, 1, dim // 4, size), AttentionMLP(block_size=block)
         return TransformerSpec(table=table, shape=shape, method=method, seed=seed)
 
     @cache  # noqa: B019  identities are computed once

@@ -45,18 +45,18 @@ def test_bits_of_associations():
     data = run_json("bounds", *MAP)
     assert data["bits"] == data["association_bits"] == 500
     assert data["answer_set_bits"] == 0
-    assert "least_loss_bits" not in data
+    assert "min_loss_bits" not in data
 
 
 def test_smallest_loss_of_a_model_with_given_bits():
     data = run_json("bounds", *MAP, "--bits", "52.5")
-    assert data["least_loss_bits"] == pytest.approx(5 * 89.5 / 100)
-    assert data["least_loss_nats"] == pytest.approx(5 * 0.895 * math.log(2))
-    assert data["printed_least_loss_bits"] == pytest.approx(5 * 0.89)
+    assert data["min_loss_bits"] == pytest.approx(5 * 89.5 / 100)
+    assert data["min_loss_nats"] == pytest.approx(5 * 0.895 * math.log(2))
+    assert data["printed_min_loss_bits"] == pytest.approx(5 * 0.89)
     steep = run_json(
         "bounds", "--facts", "1000000000000", "--outputs", "32", "--bits", "5", "--zipf", "2"
     )
-    assert steep["least_loss_bits"] == pytest.approx(5 * (1 - 6 / math.pi**2), rel=1e-9)
+    assert steep["min_loss_bits"] == pytest.approx(5 * (1 - 6 / math.pi**2), rel=1e-9)
 
 
 def test_text_shows_bits_and_parameters():

@@ -13,10 +13,10 @@ SHAPE = ("--dim", 8, "--heads", 4, "--head-dim", 1, "--width", 8)
 
 def test_attention():
     data = run_json(
-        "construct", "attention", *SMALL, "--dim", 128, "--head-dim", 64, "--block", 2
+        "construct", "attention", *SMALL, "--dim", 128, "--head-dim", 64, "--block-size", 2
     )  # fmt: skip
     assert set(data) >= KEYS
-    assert (data["heads"], data["head_dim"], data["block"]) == (4, 64, 2)
+    assert (data["heads"], data["head_dim"], data["block_size"]) == (4, 64, 2)
     assert data["parameters"] == 4 * 4 * 128 * 64
     assert data["facts_per_parameter"] == 12 / data["parameters"]
     tokens = 4 + 3 + 7 + 1 + 6
@@ -50,7 +50,7 @@ def test_compiled():
     assert 0 < data["min_certified_margin"] <= data["min_margin"]
     assert data["parameters"] == 4 * 4 * 8 + 2 * 8 * 8
     assert data["status"] == "certified"
-    assert data["tried"] == []
+    assert data["probes"] == []
     text = run_text(*arguments)
     assert "│ certified accuracy │ 1 │" in text
     assert "│ status │ certified │" in text
@@ -64,14 +64,14 @@ def test_compiled_searches_for_the_smallest_shape():
     )
     assert data["certified_accuracy"] == 1.0
     assert data["dim"] == 8
-    certified = [shape for shape in data["tried"] if shape["certified_accuracy"] == 1]
+    certified = [shape for shape in data["probes"] if shape["certified_accuracy"] == 1]
     assert data["parameters"] == min(shape["parameters"] for shape in certified)
 
 
 def test_notes_about_open_questions_and_shared_answers(table_file):
     data = run_json(
         *("construct", "attention", "--table", table_file),
-        *("--dim", 64, "--head-dim", 64, "--block", 1),
+        *("--dim", 64, "--head-dim", 64, "--block-size", 1),
     )
     assert (data["facts"], data["subjects"]) == (5, 3)
     open_question, shared = data["notes"]
@@ -82,7 +82,7 @@ def test_notes_about_open_questions_and_shared_answers(table_file):
 
 
 def test_a_requirement_that_is_not_met_is_exit_code_1():
-    arguments = ("construct", "attention", *SMALL, "--dim", 8, "--head-dim", 2, "--block", 4)
+    arguments = ("construct", "attention", *SMALL, "--dim", 8, "--head-dim", 2, "--block-size", 4)
     data = run_json(*arguments, "--require", 1, code=1)
     assert data["accuracy"] < 1
     assert data["denoiser_margin"] < 0
@@ -124,7 +124,10 @@ def test_a_requirement_that_is_not_met_is_exit_code_1():
             "--dim is required for compiled",
         ),
         (("compiled", *SMALL, *SHAPE[:-1], -1), "--width must be at least 0"),
-        (("compiled", *SMALL, *SHAPE, "--block", 2), "--block cannot be used with compiled"),
+        (
+            ("compiled", *SMALL, *SHAPE, "--block-size", 2),
+            "--block-size cannot be used with compiled",
+        ),
         (("compiled", *SMALL, *SHAPE, "--length", 2), "--length must be from 3"),
         (("compiled", *SMALL, *SHAPE, "--seed", -1), "--seed must be from 0"),
         (("compiled", *SMALL, *SHAPE, "--require", 2), "--require must be an accuracy"),

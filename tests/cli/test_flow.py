@@ -33,7 +33,7 @@ def test_json_has_times_losses_and_stages():
     assert fitted["relations"] == pytest.approx(exact["relations"], rel=0.03)
     assert fitted["noise"] is None
     assert data["theorem_6"]["conditions_met"] is False
-    assert data["rate"] is None
+    assert data["learning_rate"] is None
 
 
 def test_times_can_be_logarithmic_and_end_at_a_given_time():
@@ -50,7 +50,7 @@ def test_sgd_is_compared_with_the_flow(tmp_path):
         *QUICK,
         *("--method", "sgd", "--steps", "1500", "--batch", "64", "--plot", str(plot)),
     )
-    assert data["rate"] == 0.1
+    assert data["learning_rate"] == 0.1
     assert data["steps"] == 1500
     assert data["times"][-1] == pytest.approx(0.1 * 1500, rel=1e-12)
     assert len(data["times"]) == len(set(data["times"])) == 512
@@ -69,7 +69,7 @@ def test_softmax_attention_is_trained_by_sgd():
         *("--attention", "softmax", "--steps", "16", "--batch", "8", "--dim", "16"),
         *("--spacing", "log"),
     )
-    assert (data["method"], data["rate"], data["dim"]) == ("sgd", 16.0, 16)
+    assert (data["method"], data["learning_rate"], data["dim"]) == ("sgd", 16.0, 16)
     # Only the last of three decades has steps of 16; each time is reported once.
     assert np.allclose(data["times"], 16 * np.arange(17))
     assert data["exact_flow"] is None
@@ -104,9 +104,12 @@ def test_text_shows_the_stages():
         (["--dim", "20"], "orthonormal embeddings of 21 prompt tokens"),
         (["--until", "0"], "--until must be positive and finite"),
         (["--until", "inf"], "--until must be positive and finite"),
-        (["--rate", "0.1"], "--rate requires --method sgd"),
+        (["--learning-rate", "0.1"], "--learning-rate requires --method sgd"),
         (["--method", "sgd", "--until", "3"], "--until requires --method flow"),
-        (["--method", "sgd", "--rate", "-1"], "--rate must be positive and finite"),
+        (
+            ["--method", "sgd", "--learning-rate", "-1"],
+            "--learning-rate must be positive and finite",
+        ),
         (["--attention", "softmax", "--method", "flow"], "cannot be combined with --method flow"),
         (
             ["--attention", "softmax", "--start", "balanced"],
@@ -131,7 +134,7 @@ def test_rejects_bad_input(wrong, message):
 
 
 def test_divergence_is_an_error_with_advice():
-    wrong = ["--method", "sgd", "--rate", "1e6", "--steps", "512", "--batch", "8"]
+    wrong = ["--method", "sgd", "--learning-rate", "1e6", "--steps", "512", "--batch", "8"]
     assert "use a smaller rate" in rejected(*QUICK, *wrong)
 
 

@@ -31,7 +31,14 @@ START = LinearAttention.random(small_problem.TOKENS, small_problem.ANSWERS, 0.5,
 def train(start=START, seed=3, rate=0.25, steps=1, batch=6, **options):
     key = jr.key(seed)
     return sgd(
-        start, PROMPTS, TEST_PROMPTS, key=key, rate=rate, steps=steps, batch=batch, **options
+        start,
+        PROMPTS,
+        TEST_PROMPTS,
+        key=key,
+        learning_rate=rate,
+        steps=steps,
+        batch=batch,
+        **options,
     )
 
 
@@ -90,7 +97,9 @@ def test_sgd_follows_the_flow():
     _, test_key, training_key = jr.split(jr.key(0), 3)
     test_prompts = PromptSample.draw(population, prompts, prompts_per_fact=64, key=test_key)
     start = LinearAttention.equal(prompts.vocabulary.prompt_tokens, table.answers, 1e-2)
-    result = sgd(start, prompts, test_prompts, key=training_key, rate=0.1, steps=2000, batch=256)
+    result = sgd(
+        start, prompts, test_prompts, key=training_key, learning_rate=0.1, steps=2000, batch=256
+    )
     difference = np.abs(result.loss - flow.loss[flow.nearest(result.times)])
     assert difference.max() < 0.1
     assert result.loss[-1] < 0.1
@@ -101,14 +110,14 @@ def test_sgd_follows_the_flow():
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf")])
 def test_rejects_rates_that_are_not_positive(rate):
-    with pytest.raises(FactmemError, match="rate must be positive and finite, got"):
+    with pytest.raises(FactmemError, match="learning_rate must be positive and finite, got"):
         train(rate=rate, steps=10)
 
 
 @pytest.mark.parametrize("rate", [300.0, 1e30])
 def test_reports_divergence(rate):
     start = LinearAttention.equal(small_problem.TOKENS, small_problem.ANSWERS, 0.5)
-    with pytest.raises(FactmemError, match=r"diverged before step \d+: use a smaller rate"):
+    with pytest.raises(FactmemError, match=r"diverged before step \d+; use a smaller one"):
         train(start, seed=0, rate=rate, steps=100)
 
 

@@ -38,7 +38,7 @@ MEMORY = MemorySpec(method="hebbian", facts=32, outputs=16, dim=64, target="unif
 TRANSFORMER = TransformerSpec(
     table=TableSpec.random(4, 2, 2),
     shape=Shape(96, 1, 96, 0),
-    method=Attention(block=1),
+    method=Attention(block_size=1),
     prompts=PromptSpec(noise=4, length=8),
     seed=1,
 )

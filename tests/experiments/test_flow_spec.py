@@ -72,7 +72,7 @@ def test_every_field_changes_the_identity(change):
 def test_every_setting_of_sgd_changes_the_identity():
     spec = replace(SPEC, method="softmax-sgd")
     identities = {spec.identity()}
-    for change in ({"rate": 2.0}, {"steps": 3}, {"batch": 5}):
+    for change in ({"learning_rate": 2.0}, {"steps": 3}, {"batch": 5}):
         identities.add(replace(spec, sgd=SOFTMAX_SGD._replace(**change)).identity())
     assert len(identities) == 4
     assert replace(spec, sgd=SOFTMAX_SGD).identity() == spec.identity()
@@ -86,7 +86,7 @@ def test_every_method_has_an_identity():
 def test_the_settings_of_sgd_have_defaults_by_method():
     assert replace(SPEC, method="sgd").sgd_config == LINEAR_SGD
     assert replace(SPEC, method="softmax-sgd").sgd_config == SOFTMAX_SGD
-    own = SGDConfig(rate=1.0, steps=2, batch=3)
+    own = SGDConfig(learning_rate=1.0, steps=2, batch=3)
     assert replace(SPEC, method="softmax-sgd", sgd=own).sgd_config == own
 
 
@@ -160,7 +160,7 @@ def test_seeds_change_embeddings_and_prompts():
         method="softmax-sgd",
         prompts=PromptSpec(length=8),
         dim=8,
-        sgd=SGDConfig(rate=1.0, steps=4, batch=4),
+        sgd=SGDConfig(learning_rate=1.0, steps=4, batch=4),
     )
     first, again, other = (replace(spec, seed=seed).run().loss[-1] for seed in (0, 0, 1))
     assert first == again

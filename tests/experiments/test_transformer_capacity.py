@@ -202,40 +202,40 @@ def test_guesses_for_the_measured_shape():
 
 def test_the_configuration_has_all_numbers_of_a_protocol():
     for name, protocol in (("paper", PAPER), ("best", BEST), ("quick", QUICK)):
-        config = problem(protocol=name, patient=True).task(5, 0).config
-        assert config["training"] == {**asdict(protocol), "hopeless": ()}
+        config = problem(protocol=name, train_to_end=True).task(5, 0).config
+        assert config["training"] == {**asdict(protocol), "early_stopping": ()}
         assert (config["protocol"], config["method"]) == (name, "trained")
     config = problem(protocol="compiled").task(5, 0).config
     assert "training" not in config
     assert (config["protocol"], config["method"]) == ("compiled", "compiled")
 
 
-def test_hopeless_training_ends_early_only_in_the_setting_that_was_compared():
-    def hopeless(shape=SHAPE, **options):
-        return problem(shape, **options).task(5, 0).config["training"]["hopeless"]
+def test_training_stops_early_only_in_the_setting_that_was_compared():
+    def early_stopping(shape=SHAPE, **options):
+        return problem(shape, **options).task(5, 0).config["training"]["early_stopping"]
 
     compared = {"answers": 8, "length": 32}
-    assert hopeless(**compared) == ((0.25, 0.75), (0.5, 0.93))
+    assert early_stopping(**compared) == ((0.25, 0.75), (0.5, 0.93))
     for other in (
         {"answers": 4},
         {"length": 16},
         {"noise": 10},
-        {"patient": True},
+        {"train_to_end": True},
         {"protocol": "best"},
         {"criterion": 1.0},
         {"scaling": "s=r2"},
         {"shape": replace(SHAPE, width=0)},
     ):
-        assert hopeless(**{**compared, **other}) == ()
-    patient = problem(**compared, patient=True)
-    assert problem(**compared).task(5, 0).identity != patient.task(5, 0).identity
+        assert early_stopping(**{**compared, **other}) == ()
+    full = problem(**compared, train_to_end=True)
+    assert problem(**compared).task(5, 0).identity != full.task(5, 0).identity
 
 
-def test_hopeless_training_ends_early():
-    metrics = measured(replace(SHORT, hopeless=((0.25, 0.99), (0.5, 0.999))))
+def test_training_stops_early():
+    metrics = measured(replace(SHORT, early_stopping=((0.25, 0.99), (0.5, 0.999))))
     assert metrics["stored"] is False
     assert metrics["run_steps"] == 15
-    assert metrics["status"] == "hopeless"
+    assert metrics["status"] == "early_stopping"
 
 
 def test_a_criterion_of_one_means_all_test_prompts():

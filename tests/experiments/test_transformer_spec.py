@@ -44,7 +44,7 @@ SPEC = TransformerSpec(
     seed=3,
 )
 METHODS = {
-    "attention": Attention(block=2),
+    "attention": Attention(block_size=2),
     "mlp": AttentionMLP(),
     "compiled": Compile(),
     "trained": Train(protocol=SHORT),
@@ -58,8 +58,8 @@ paddings = st.none() | st.builds(
     model=st.sampled_from([{}, {"heads": 8}, {"heads": 8, "width": 64}]),
 )
 options = {
-    "attention": {"block": st.none() | sizes},
-    "mlp": {"block": st.none() | sizes},
+    "attention": {"block_size": st.none() | sizes},
+    "mlp": {"block_size": st.none() | sizes},
     "compiled": {"dim": st.none() | sizes},
     "trained": {"padding": paddings, "share_criterion": st.booleans()},
 }
@@ -143,8 +143,8 @@ def test_every_field_changes_the_identity(change):
 @pytest.mark.parametrize(
     "options",
     [
-        (Attention(), Attention(block=1), Attention(block=2)),
-        (AttentionMLP(), AttentionMLP(block=1), Attention(block=1)),
+        (Attention(), Attention(block_size=1), Attention(block_size=2)),
+        (AttentionMLP(), AttentionMLP(block_size=1), Attention(block_size=1)),
         (Compile(), Compile(dim=8), Compile(dim=16)),
     ],
 )
@@ -166,7 +166,7 @@ def test_every_number_of_a_protocol_changes_the_identity():
         "checks": 4,
         "test_prompts": 7,
         "criterion": 0.5,
-        "hopeless": ((0.5, 0.5),),
+        "early_stopping": ((0.5, 0.5),),
     }
     assert set(changes) == set(SHORT.__dataclass_fields__)
     identities = {SPEC.identity()}

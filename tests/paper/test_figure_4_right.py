@@ -43,9 +43,9 @@ def test_all_shapes_learn_the_same_table():
 
 
 @pytest.mark.parametrize("shapes", [QUICK_MAP, PAPER_MAP, SMALL])
-def test_hopeless_training_is_not_stopped(shapes):
+def test_training_is_not_stopped_early(shapes):
     config = shapes.task(*shapes.runs[0]).config
-    assert tuple(config["training"]["hopeless"]) == ()
+    assert tuple(config["training"]["early_stopping"]) == ()
 
 
 def test_quick_map_compiles_four_programs_with_enough_padding():

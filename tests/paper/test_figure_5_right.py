@@ -11,7 +11,7 @@ def reduce_rate(monkeypatch):
     original = FlowInstance.softmax_sgd
 
     def broken(self, config, **options):
-        return original(self, config._replace(rate=config.rate / 1e6), **options)
+        return original(self, config._replace(learning_rate=config.learning_rate / 1e6), **options)
 
     monkeypatch.setattr(FlowInstance, "softmax_sgd", broken)
 

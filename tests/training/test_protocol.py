@@ -52,9 +52,9 @@ def test_checks_are_evenly_spaced(steps, data):
         ({"momentum": 1.0}, "momentum must be at least 0 and less than 1, got 1.0"),
         ({"beta2": -0.1}, "beta2 must be at least 0 and less than 1, got -0.1"),
         ({"criterion": 1.0}, "criterion must be between 0 and 1, got 1.0"),
-        ({"hopeless": ((0.0, 0.5),)}, "hopeless must hold pairs"),
-        ({"hopeless": ((0.5, 1.0),)}, "hopeless must hold pairs"),
-        ({"hopeless": ((0.5, 0.5), (1.0, 0.5))}, "hopeless must hold pairs"),
+        ({"early_stopping": ((0.0, 0.5),)}, "early_stopping must hold pairs"),
+        ({"early_stopping": ((0.5, 1.0),)}, "early_stopping must hold pairs"),
+        ({"early_stopping": ((0.5, 0.5), (1.0, 0.5))}, "early_stopping must hold pairs"),
     ],
 )
 def test_rejects_invalid_protocols(options, message):
@@ -69,7 +69,7 @@ def test_best_protocol_is_the_measured_one():
 
 
 def test_quick_protocol_is_the_best_one_with_a_sixteenth_of_its_prompts():
-    assert replace(QUICK, steps=BEST.steps, batch=BEST.batch, hopeless=()) == BEST
+    assert replace(QUICK, steps=BEST.steps, batch=BEST.batch, early_stopping=()) == BEST
     assert 16 * QUICK.steps * QUICK.batch == BEST.steps * BEST.batch
 
 
@@ -79,15 +79,15 @@ def test_step_config_holds_the_static_settings():
 
 
 def test_paper_and_best_end_no_run_early():
-    assert PAPER.hopeless == BEST.hopeless == ()
-    assert not PAPER.is_hopeless(2**14, 0.0)
+    assert PAPER.early_stopping == BEST.early_stopping == ()
+    assert not PAPER.stops_early(2**14, 0.0)
 
 
-def test_is_hopeless():
-    protocol = Protocol((0.1,), steps=200, checks=100, hopeless=((0.25, 0.5), (0.5, 0.9)))
-    assert not protocol.is_hopeless(49, 0.0)
-    assert protocol.is_hopeless(50, 0.49)
-    assert not protocol.is_hopeless(50, 0.5)
-    assert not protocol.is_hopeless(99, 0.6)
-    assert protocol.is_hopeless(100, 0.89)
-    assert not protocol.is_hopeless(200, 0.9)
+def test_stops_early():
+    protocol = Protocol((0.1,), steps=200, checks=100, early_stopping=((0.25, 0.5), (0.5, 0.9)))
+    assert not protocol.stops_early(49, 0.0)
+    assert protocol.stops_early(50, 0.49)
+    assert not protocol.stops_early(50, 0.5)
+    assert not protocol.stops_early(99, 0.6)
+    assert protocol.stops_early(100, 0.89)
+    assert not protocol.stops_early(200, 0.9)

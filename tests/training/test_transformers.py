@@ -212,8 +212,8 @@ def make_undecodable(model, answer):
     )
 
 
-def test_undecodable_answers_are_hopeless_before_the_first_step():
-    protocol = replace(PROTOCOL, criterion=0.95, hopeless=((0.5, 1e-9),))
+def test_undecodable_answers_stop_runs_before_the_first_step():
+    protocol = replace(PROTOCOL, criterion=0.95, early_stopping=((0.5, 1e-9),))
     frequent = int(np.bincount(PROMPTS.fact_answers).argmax())
     limited_start = make_undecodable(START, frequent)
     runs = [
@@ -222,25 +222,25 @@ def test_undecodable_answers_are_hopeless_before_the_first_step():
         TrainingRun(START, PROMPTS, 1e-6),
     ]
     free, limited, slow = train_runs(protocol, runs)
-    assert (limited.status, limited.steps) == (TrainingStatus.HOPELESS, 0)
+    assert (limited.status, limited.steps) == (TrainingStatus.STOPPED_EARLY, 0)
     assert len(limited.checks) == 1
-    assert free.status is not TrainingStatus.HOPELESS
+    assert free.status is not TrainingStatus.STOPPED_EARLY
     assert slow.status is TrainingStatus.STEP_LIMIT
     # Exactly the prompts with another answer can be correct.
     (max_accuracy,) = transformers._max_accuracies([runs[1]], jnp.arange(PROMPTS.facts), protocol)
     assert max_accuracy == pytest.approx(np.mean(np.asarray(PROMPTS.fact_answers) != frequent))
     below = replace(protocol, criterion=max_accuracy - 0.15)  # test prompts are a sample
-    _, patient, _ = train_runs(replace(below, hopeless=()), runs)
+    _, full, _ = train_runs(replace(below, early_stopping=()), runs)
     _, allowed, _ = train_runs(below, runs)
-    assert (allowed.checks, allowed.status) == (patient.checks, patient.status)
+    assert (allowed.checks, allowed.status) == (full.checks, full.status)
     assert allowed.steps > 0
 
 
-def test_max_accuracy_is_computed_only_if_hopeless_runs_end(monkeypatch):
+def test_max_accuracy_is_computed_only_if_runs_stop_early(monkeypatch):
     monkeypatch.setattr(transformers, "decodable", lambda values: np.zeros(len(values), bool))
     assert transformers._max_accuracies(separate_runs(), jnp.arange(3), PROTOCOL) == [1.0] * 3
-    hopeless = replace(PROTOCOL, hopeless=((0.5, 0.5),))
-    assert transformers._max_accuracies(separate_runs(), jnp.arange(3), hopeless) == [0.0] * 3
+    stopping = replace(PROTOCOL, early_stopping=((0.5, 0.5),))
+    assert transformers._max_accuracies(separate_runs(), jnp.arange(3), stopping) == [0.0] * 3
 
 
 def test_report_shows_the_best_run_at_the_last_check(monkeypatch):

@@ -94,7 +94,7 @@ class Registry(Generic[EntryT], Mapping[str, EntryT]):
         return [name for name in names if name.startswith(self.prefixes)]
 
     def _load_own_module(self, name: object) -> None:
-        """Import the module that is named after an entry, such as `figure_4_left` for `4-left`."""
+        """Import the module that is named after an entry, such as `low_rank` for `low-rank`."""
         own = str(name).replace("-", "_")
         for module in self._modules():
             if module in {prefix + own for prefix in self.prefixes}:

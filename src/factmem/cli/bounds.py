@@ -163,9 +163,9 @@ def _association_bounds(
         data |= {
             "model_bits": bits,
             "zipf": zipf,
-            "least_loss_bits": loss,
-            "least_loss_nats": loss * math.log(2),
-            "printed_least_loss_bits": min_loss_as_printed(bits, outputs, law),
+            "min_loss_bits": loss,
+            "min_loss_nats": loss * math.log(2),
+            "printed_min_loss_bits": min_loss_as_printed(bits, outputs, law),
         }
         if zipf > 1:
             notes = [f"For N much larger than B, the smallest loss scales as B^{1 - zipf:.3g}."]
@@ -209,6 +209,6 @@ _LABELS = {
     "unseen_bits": "minus bits for unused answers",
     "bits": "bits needed for zero loss",
     "model_bits": "bits of the model",
-    "least_loss_bits": "smallest expected loss (bits)",
-    "least_loss_nats": "smallest expected loss (nats)",
+    "min_loss_bits": "smallest expected loss (bits)",
+    "min_loss_nats": "smallest expected loss (nats)",
 }

@@ -123,7 +123,7 @@ def transformer(
     scaling: Literal["s=r", "s=r2", "d=s=r"] = "s=r",
     noise: int | None = None,
     length: int = 32,
-    patient: bool = False,
+    train_to_end: bool = False,
     search: SearchOptions = SearchOptions(),
     run: RunOptions = RunOptions(),
     output: OutputOptions = OutputOptions(),
@@ -137,8 +137,8 @@ def transformer(
         scaling: How the table grows: S = R, S = R² or D = S = R. The search varies S.
         noise: Number of different noise tokens (default: S + R).
         length: T, the number of tokens in a prompt.
-        patient: Train every run to the end; by default, the paper protocol with S = R stops runs
-            whose accuracy is far below the criterion.
+        train_to_end: Train every run to the end. By default, the paper protocol with S = R
+            stops runs whose accuracy is far below the criterion.
     """
     _check(search, run, dim=shape.dim, answers=answers, noise=noise)
     shape.check()
@@ -156,7 +156,7 @@ def transformer(
         search.criterion_for(trained=protocol != "compiled"),
         noise,
         length,
-        patient,
+        train_to_end,
     )
     return _find(problem, "S", search, run, output)
 

@@ -48,15 +48,17 @@ class ConstructionOptions:
     head_dim: int | None = None
     """d_h, the dimension of a head."""
     heads: int | None = None
-    """H, the number of attention heads (compiled only; otherwise it follows from --block)."""
+    """H, the number of attention heads (compiled only; otherwise it follows from --block-size)."""
     width: int | None = None
     """m, the width of the MLP; 0 means attention only (mlp and compiled)."""
-    block: int | None = None
+    block_size: int | None = None
     """Number of tokens per head, or per group of heads for mlp (attention and mlp only)."""
 
     def check(self, method: Method) -> None:
         """Raise FactmemError if an option is invalid or missing for a method."""
-        check_positive(dim=self.dim, head_dim=self.head_dim, heads=self.heads, block=self.block)
+        check_positive(
+            dim=self.dim, head_dim=self.head_dim, heads=self.heads, block_size=self.block_size
+        )
         if self.dim is not None and self.dim > _MAX_DIM:
             raise FactmemError(f"--dim must be at most {_MAX_DIM}, got {self.dim}")
         {
@@ -106,7 +108,7 @@ class ConstructionOptions:
         check_array_size(width, dim)
 
     def _check_compiled(self) -> None:
-        self._reject("compiled", "block")
+        self._reject("compiled", "block_size")
         if (self.heads, self.head_dim, self.width) == (None, None, None):
             return
         dim, heads, head_dim, width = self.require("compiled", "dim", "heads", "head_dim", "width")
@@ -156,14 +158,14 @@ def construct(
     data = {
         "method": method,
         **facts.describe(result.instance.table, result.model),
-        "block": built.blocks.sum(axis=1).max(),
+        "block_size": built.blocks.sum(axis=1).max(),
         "prompts": recalled.prompts_checked,
         "accuracy": recalled.accuracy,
         "min_margin": recalled.min_margin,
         "relative_margin": recalled.relative_margin,
         **result.metrics,
         "status": result.status.label,
-        **({"tried": _probes(built.probes)} if method == "compiled" else {}),
+        **({"probes": _probes(built.probes)} if method == "compiled" else {}),
         "notes": list(built.notes),
         "seconds": result.seconds,
         "compile_seconds": result.compile_seconds,
@@ -179,7 +181,7 @@ def _method(method: Method, shape: ConstructionOptions) -> "TransformerMethod":
     build: Any = TRANSFORMER_METHODS[method]
     if method == "compiled":
         return build(dim=shape.dim)
-    return build(block=shape.block)
+    return build(block_size=shape.block_size)
 
 
 def _probes(probes: "Sequence[Probe]") -> list[dict[str, Any]]:
@@ -205,7 +207,7 @@ _LABELS = {
     "heads": "heads H",
     "head_dim": "head dimension d_h",
     "width": "width m",
-    "block": "max tokens per head",
+    "block_size": "max tokens per head",
     "parameters": "parameters",
     "stored_numbers": "stored numbers (with embeddings)",
     "facts_per_parameter": "facts per parameter",

@@ -137,7 +137,7 @@ def _settings(
     instance: "FlowInstance",
 ) -> dict[str, Any]:
     table = instance.table
-    rate, steps, batch = sgd or (None, None, None)
+    learning_rate, steps, batch = sgd or (None, None, None)
     dim = learning.dim
     if dim is None and learning.attention == "softmax":
         dim = instance.default_dim
@@ -157,7 +157,7 @@ def _settings(
         "zipf": facts.zipf,
         "seed": facts.seed,
         "dim": dim,
-        "rate": rate,
+        "learning_rate": learning_rate,
         "steps": steps,
         "batch": batch,
         "sampled_prompts": None if sgd else instance.sampled_prompts,

@@ -15,6 +15,7 @@ from factmem.cli.options import (
     check_seed,
     check_table_file,
     check_table_sizes,
+    flag,
 )
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ class LearningOptions:
     """α, the scale of the initial weights."""
     until: float | None = None
     """End of the flow, in flow time (default: when the loss is 0.01)."""
-    rate: float | None = None
+    learning_rate: float | None = None
     """Learning rate of sgd (default: 0.1 for linear, 16 for softmax)."""
     steps: int | None = None
     """Number of steps of sgd (default: 8192 for linear, 4096 for softmax)."""
@@ -134,18 +135,18 @@ class LearningOptions:
             raise FactmemError(
                 f"--scale must be above 0 and at most {_MAX_SCALE:g}, got {self.scale}"
             )
-        for name in ("rate", "until"):
+        for name in ("learning_rate", "until"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
-                raise FactmemError(f"--{name} must be positive and finite, got {value}")
+                raise FactmemError(f"{flag(name)} must be positive and finite, got {value}")
         if self.attention == "softmax" and self.method == "flow":
             raise FactmemError("--attention softmax cannot be combined with --method flow")
         if self.attention == "softmax" and self.start != "equal":
             raise FactmemError(f"--attention softmax cannot be combined with --start {self.start}")
         sgd = self.resolved_method == "sgd"
-        for name in ("until",) if sgd else ("rate", "steps", "batch"):
+        for name in ("until",) if sgd else ("learning_rate", "steps", "batch"):
             if getattr(self, name) is not None:
-                raise FactmemError(f"--{name} requires --method {'flow' if sgd else 'sgd'}")
+                raise FactmemError(f"{flag(name)} requires --method {'flow' if sgd else 'sgd'}")
 
     def sgd_config(self) -> "SGDConfig | None":
         """Return the settings of sgd, with defaults filled in; None for the flow."""

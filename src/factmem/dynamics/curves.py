@@ -21,7 +21,7 @@ _FIRST_LOG_TIME = 1e-3
 
 @dataclass(frozen=True)
 class Curves:
-    """Losses against flow time, which is steps × rate for SGD.
+    """Losses against flow time, which is steps × learning rate for SGD.
 
     Args:
         times: the times, increasing.

@@ -44,7 +44,7 @@ class SGDStatus(Status):
 
 @dataclass(frozen=True, kw_only=True)
 class SGDResult(Curves, Result[LinearAttention | SoftmaxHead]):
-    """A model trained by SGD, and its learning curves; times are steps × rate.
+    """A model trained by SGD, and its learning curves; times are steps × learning rate.
 
     Args:
         model: the model after the last step.
@@ -67,20 +67,20 @@ def sgd(
     test_prompts: PromptSample,
     *,
     key: Key[Array, ""],
-    rate: float,
+    learning_rate: float,
     steps: int,
     batch: int = 1024,
     times: Float[np.ndarray, " times"] | None = None,
     report: Report | None = None,
 ) -> SGDResult:
-    """Train a model by SGD: every step adds −rate × gradient to every weight.
+    """Train a model by SGD: every step adds −η × gradient to every weight.
 
     Args:
         start: the initial model; arrays whose gradient is 0 do not change.
         prompts: the distribution of the fresh prompts.
         test_prompts: fixed prompts on which losses are measured.
         key: random key for the prompts; those of a step depend on its number only.
-        rate: the learning rate η.
+        learning_rate: η.
         steps: the number of steps.
         batch: the number of prompts in a step.
         times: further times at which to measure losses, as fractions from 0 to 1 of the total time;
@@ -90,26 +90,31 @@ def sgd(
     Raises:
         FactmemError: the learning rate is not positive, or the loss diverges.
     """
-    if not 0 < rate < np.inf:
-        raise FactmemError(f"rate must be positive and finite, got {rate}")
+    if not 0 < learning_rate < np.inf:
+        raise FactmemError(f"learning_rate must be positive and finite, got {learning_rate}")
     fractions = [np.linspace(0.0, 1.0, _GRID_POINTS + 1), *([] if times is None else [times])]
     recorded_steps = np.unique(np.rint(steps * np.concatenate(fractions)).astype(np.int64))
     # In the caller's precision: float32 by default.
     model = jax.tree.map(jnp.asarray, start)
     statistics = [_statistics(model, test_prompts)]
     for first, end in pairwise(recorded_steps.tolist()):
-        model = _steps(model, prompts, jnp.asarray(rate), first, end, batch, key=key)
+        model = _steps(model, prompts, jnp.asarray(learning_rate), first, end, batch, key=key)
         statistics.append(_statistics(model, test_prompts))
         loss = float(statistics[-1].loss)
         if not loss < float(statistics[0].loss) + _DIVERGED:
             raise FactmemError(
-                f"training with rate {rate:g} diverged before step {end}: use a smaller rate"
+                f"training with learning rate {learning_rate:g} diverged before step {end}; "
+                "use a smaller one"
             )
         if report is not None:
             report(end, loss=loss)
     curves = jax.tree.map(lambda *moments: np.stack(moments), *statistics)
     return SGDResult(
-        rate * recorded_steps, curves, model=model, status=SGDStatus.STEP_LIMIT, steps=steps
+        learning_rate * recorded_steps,
+        curves,
+        model=model,
+        status=SGDStatus.STEP_LIMIT,
+        steps=steps,
     )
 
 
@@ -123,7 +128,7 @@ def _statistics(model: LinearAttention | SoftmaxHead, test_prompts: PromptSample
 def _steps(
     model: Model,
     prompts: PromptDistribution,
-    rate: Float[Array, ""],
+    learning_rate: Float[Array, ""],
     first: int | Array,
     end: int | Array,
     batch: int,
@@ -141,6 +146,6 @@ def _steps(
             return jnp.mean(losses)
 
         gradient = jax.grad(loss)(model)
-        return jax.tree.map(lambda weight, change: weight - rate * change, model, gradient)
+        return jax.tree.map(lambda weight, change: weight - learning_rate * change, model, gradient)
 
     return jax.lax.fori_loop(first, end, step, model)

@@ -44,14 +44,14 @@ Start = Literal["equal", "balanced", "random"]
 class SGDConfig(NamedTuple):
     """Learning rate, number of steps and prompts per step of SGD."""
 
-    rate: float
+    learning_rate: float
     steps: int
     batch: int
 
 
-LINEAR_SGD = SGDConfig(rate=0.1, steps=8192, batch=1024)
+LINEAR_SGD = SGDConfig(learning_rate=0.1, steps=8192, batch=1024)
 """The settings of the authors' notebook, for linear attention."""
-SOFTMAX_SGD = SGDConfig(rate=16.0, steps=4096, batch=1024)
+SOFTMAX_SGD = SGDConfig(learning_rate=16.0, steps=4096, batch=1024)
 """Our settings for softmax attention; the authors' are not known."""
 
 MIN_SGD_SCALE = 1e-30
@@ -160,7 +160,7 @@ class FlowInstance:
         """Train a softmax head on random embeddings by SGD.
 
         Args:
-            config: rate, steps and batch.
+            config: learning rate, steps and batch.
             dim: d; four times the vocabulary by default. In fewer dimensions subjects interfere
                 with each other, and the stage of relations is cut short or missing.
             times: further times to record, as fractions of the total time.
@@ -198,7 +198,7 @@ class FlowInstance:
             self.prompts,
             self.test_prompts,
             key=self.training_key,
-            rate=config.rate,
+            learning_rate=config.learning_rate,
             steps=config.steps,
             batch=config.batch,
             times=times,
@@ -234,7 +234,7 @@ class FlowSpec:
         start: all weights α (`equal`), the start of the theorems (`balanced`), or `random`.
         scale: α, the size of the weights at the start.
         until: when a flow ends; by default when it has converged.
-        sgd: rate, steps and batch of SGD; by default `LINEAR_SGD` or `SOFTMAX_SGD`.
+        sgd: learning rate, steps and batch of SGD; by default `LINEAR_SGD` or `SOFTMAX_SGD`.
         dim: d of a softmax head; four times the vocabulary by default.
         seed: the seed of table, weights, embeddings and prompts.
 

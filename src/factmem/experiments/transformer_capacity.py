@@ -22,7 +22,7 @@ Scaling = Literal["s=r", "s=r2", "d=s=r"]
 
 _DENSITY = {"paper": 0.11, "best": 0.21, "quick": 0.135, "compiled": 0.15}
 """Facts per parameter in (32, 8, 4, 32) with S = R and D = 8: see docs/capacity.md."""
-_HOPELESS = ((0.25, 0.75), (0.5, 0.93))
+_EARLY_STOPPING = ((0.25, 0.75), (0.5, 0.93))
 """Training by `paper` ends early if its best accuracy is below 75 % after a quarter of the steps,
 or below 93 % after half of them: docs/capacity.md has the evidence."""
 _PADDING, _PADDING_GROWTH = 1.35, 1.5
@@ -43,7 +43,7 @@ class TransformerCapacityProblem(CapacityProblem):
             it (1: all prompts of the check are right). For `compiled`, the certified accuracy.
         noise: number of distinct noise tokens; S + R by default.
         length: T, the number of tokens in a prompt.
-        patient: continue hopeless training to its end; see `ends_hopeless_runs`.
+        train_to_end: never stop training early; see `stops_early`.
         ratio: the width of the final bracket in S, as upper/lower. Where S = R the facts have its
             square.
 
@@ -58,7 +58,7 @@ class TransformerCapacityProblem(CapacityProblem):
     criterion: float = 0.99
     noise: int | None = None
     length: int = 32
-    patient: bool = False
+    train_to_end: bool = False
     ratio: float = 1.05  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
@@ -88,7 +88,7 @@ class TransformerCapacityProblem(CapacityProblem):
         return _DENSITY[self.protocol] * 3 / max(1.0, math.log2(answers))
 
     @property
-    def ends_hopeless_runs(self) -> bool:
+    def stops_early(self) -> bool:
         """Whether training that is far from the criterion is ended early.
 
         Only in the setting in which verdicts with and without this rule were compared: the paper's
@@ -96,7 +96,7 @@ class TransformerCapacityProblem(CapacityProblem):
         """
         setting = (self.protocol, self.criterion, self.scaling, self.answers, self.length)
         compared = setting == ("paper", 0.99, "s=r", 8, 32) and self.noise is None
-        return compared and self.shape.width > 0 and not self.patient
+        return compared and self.shape.width > 0 and not self.train_to_end
 
     @property
     def paper_search(self) -> PaperSearch:
@@ -143,11 +143,11 @@ class TransformerCapacityProblem(CapacityProblem):
         protocol = {"paper": PAPER, "best": BEST, "quick": QUICK}[self.protocol]
         # A criterion of 1 means above this: all prompts of a check.
         all_prompts = 1 - 0.5 / protocol.test_prompts
-        hopeless = _HOPELESS if self.ends_hopeless_runs else protocol.hopeless
+        early_stopping = _EARLY_STOPPING if self.stops_early else protocol.early_stopping
         protocol = replace(
             protocol,
             criterion=min(self.criterion, all_prompts),
-            hopeless=() if self.patient else hopeless,
+            early_stopping=() if self.train_to_end else early_stopping,
         )
         # Most of the time of a quick training would be compilation.
         padding = self._search_padding(size) if self.protocol == "quick" else None

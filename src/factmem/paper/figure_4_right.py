@@ -87,7 +87,7 @@ class ShapeMap:
 
     def _problem(self, heads: int, width: int) -> TransformerCapacityProblem:
         return TransformerCapacityProblem(
-            Shape(self.dim, heads, self.head_dim, width), protocol=self.protocol, patient=True
+            Shape(self.dim, heads, self.head_dim, width), protocol=self.protocol, train_to_end=True
         )
 
 

@@ -34,7 +34,7 @@ def figure_5_left(scale: Scale = "quick") -> PaperFigure:
         "weights 1e-5; plain gradient descent at rate 0.1, 8,192 steps of 1,024 prompts. The "
         "dashed curve is the exact gradient flow over all prompts.".format(*TABLE_SIZES),
         _SEEDS[scale],
-        {"attention": "linear", "dim": None, "rate": 0.1, "steps": 8192, "batch": 1024},
+        {"attention": "linear", "dim": None, "learning_rate": 0.1, "steps": 8192, "batch": 1024},
     )
 
 

@@ -40,7 +40,7 @@ def figure_5_right(scale: Scale = "quick") -> PaperFigure:
         {
             "attention": "softmax",
             "dim": _DIM,
-            "rate": _RATE,
+            "learning_rate": _RATE,
             "steps": _STEPS[scale],
             "batch": 1024,
         },

@@ -29,7 +29,7 @@ def measure_losses(
     relations: int,
     answers: int,
     dim: int | None,
-    rate: float,
+    learning_rate: float,
     steps: int,
     batch: int,
     seed: int,
@@ -40,7 +40,7 @@ def measure_losses(
         attention: linear over one-hot tokens, or a softmax head on random embeddings.
         subjects, relations, answers: S, R and D.
         dim: embedding dimension of a softmax head; None for its default.
-        rate, steps, batch: of plain SGD.
+        learning_rate, steps, batch: of plain SGD.
         seed: seed of embeddings and prompts.
 
     Returns:
@@ -49,23 +49,26 @@ def measure_losses(
     from factmem.dynamics import find_stages, spaced_times
 
     spec = FlowSpec(table=TableSpec.structured(subjects, relations, answers), seed=seed)
-    instance, sgd = spec.draw(), SGDConfig(rate, steps, batch)
+    instance, sgd = spec.draw(), SGDConfig(learning_rate, steps, batch)
     times = spaced_times(1.0, _POINTS, "equal")
     if attention == "linear":
         curves = instance.sgd(sgd, times=times)
-        flow = instance.flow(until=rate * steps, times=times)
-        exact = {"exact_steps": (flow.times / rate).tolist(), "exact_loss": flow.loss.tolist()}
+        flow = instance.flow(until=learning_rate * steps, times=times)
+        exact = {
+            "exact_steps": (flow.times / learning_rate).tolist(),
+            "exact_loss": flow.loss.tolist(),
+        }
     else:
         curves, exact = instance.softmax_sgd(sgd, dim=dim, times=times), {}
     stages = find_stages(curves, instance.population)
     statistics = curves.statistics
     return {
-        "steps": (curves.times / rate).tolist(),
+        "steps": (curves.times / learning_rate).tolist(),
         **{name: np.asarray(getattr(statistics, name)).tolist() for name in _LOSSES},
         **exact,
-        "init_end": None if stages.init_end is None else stages.init_end / rate,
+        "init_end": None if stages.init_end is None else stages.init_end / learning_rate,
         "hallucination_end": (
-            None if stages.hallucination_end is None else stages.hallucination_end / rate
+            None if stages.hallucination_end is None else stages.hallucination_end / learning_rate
         ),
         "uniform": float(np.log(instance.table.answers)),
         "relation": instance.population.relation_entropy,

@@ -57,9 +57,9 @@ class Protocol:
         checks: the number of evenly spaced accuracy checks, not counting the one before step 1.
         test_prompts: the number of fixed prompts on which checks measure accuracy.
         criterion: a run succeeds and ends when its accuracy is above this.
-        hopeless: pairs (fraction of the steps, minimum accuracy). A run ends early if its best
-            accuracy is below the minimum after that fraction, or, before the first step, if its
-            embeddings cannot reach the criterion. If empty, no run ends early.
+        early_stopping: pairs (fraction of the steps, minimum accuracy). A run ends early if its
+            best accuracy is below the minimum after that fraction, or, before the first step, if
+            its embeddings cannot reach the criterion. If empty, no run ends early.
 
     Raises:
         FactmemError: a value is out of range.
@@ -76,7 +76,7 @@ class Protocol:
     checks: int = 128
     test_prompts: int = 1024
     criterion: float = 0.99
-    hopeless: tuple[tuple[float, float], ...] = ()
+    early_stopping: tuple[tuple[float, float], ...] = ()
 
     def __post_init__(self) -> None:
         if not self.learning_rates:
@@ -100,11 +100,11 @@ class Protocol:
                 )
         if not 0 < self.criterion < 1:
             raise FactmemError(f"criterion must be between 0 and 1, got {self.criterion}")
-        for pair in self.hopeless:
+        for pair in self.early_stopping:
             if not all(0 < number < 1 for number in pair):
                 raise FactmemError(
-                    "hopeless must hold pairs (fraction of the steps, accuracy) between 0 and 1, "
-                    f"got {pair}"
+                    "early_stopping must hold pairs (fraction of the steps, accuracy) between "
+                    f"0 and 1, got {pair}"
                 )
 
     @property
@@ -116,11 +116,11 @@ class Protocol:
         """Return the number of steps done before a check; check 0 comes before the first step."""
         return check * self.steps // self.checks
 
-    def is_hopeless(self, steps: int, best_accuracy: float) -> bool:
+    def stops_early(self, steps: int, best_accuracy: float) -> bool:
         """Return whether a run with this best accuracy after so many steps is ended early."""
         return any(
             steps >= fraction * self.steps and best_accuracy < minimum
-            for fraction, minimum in self.hopeless
+            for fraction, minimum in self.early_stopping
         )
 
 
@@ -143,7 +143,7 @@ QUICK = replace(
     BEST,
     steps=2**12,
     batch=512,
-    hopeless=((0.25, 0.5), (0.5, 0.85), (0.625, 0.93), (0.75, 0.97)),
+    early_stopping=((0.25, 0.5), (0.5, 0.85), (0.625, 0.93), (0.75, 0.97)),
 )
 """Takes seconds: `BEST` with a sixteenth of its prompts. Runs end early at accuracies from which no
 run recovered (docs/training.md). Shapes of 1,500 to 6,000 parameters store more facts with it than

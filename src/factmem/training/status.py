@@ -10,6 +10,6 @@ class TrainingStatus(Status):
 
     CRITERION_REACHED = "The accuracy reached the criterion."
     OVERTAKEN = "Another run of the same group reached the criterion first."
-    HOPELESS = "The accuracy was so far from the criterion that the run was ended early."
+    STOPPED_EARLY = "The run was stopped early because its accuracy was far below the criterion."
     STEP_LIMIT = "All steps were done without reaching the criterion."
     DIVERGED = "The loss or the weights are no longer finite."

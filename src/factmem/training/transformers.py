@@ -233,8 +233,8 @@ def _statuses(
         if check.steps >= protocol.steps:
             return TrainingStatus.STEP_LIMIT
         best = max(check.accuracy for check in (*before, check))
-        hopeless = max_accuracy <= protocol.criterion or protocol.is_hopeless(check.steps, best)
-        return TrainingStatus.HOPELESS if hopeless else None
+        too_low = max_accuracy <= protocol.criterion or protocol.stops_early(check.steps, best)
+        return TrainingStatus.STOPPED_EARLY if too_low else None
 
     inputs = zip(state.checks, checks, finite, max_accuracies, strict=True)
     statuses = list(zip(_groups(runs), (run_status(*args) for args in inputs), strict=True))
@@ -250,9 +250,9 @@ def _max_accuracies(
 ) -> list[float]:
     """Return the accuracy on the test prompts that each run's embeddings allow with any weights.
 
-    It is computed only if the protocol ends hopeless runs; otherwise it is 1.
+    It is computed only if the protocol stops runs early; otherwise it is 1.
     """
-    if not protocol.hopeless:
+    if not protocol.early_stopping:
         return [1.0] * len(runs)
     tables: dict[int, Bool[np.ndarray, " outputs"]] = {}  # runs of one start share its embeddings
     accuracies = []

@@ -14,10 +14,10 @@ class Attention(TransformerMethod):
     """Store all facts in attention heads.
 
     Args:
-        block: number of tokens that one head reads; chosen by the construction by default.
+        block_size: number of tokens that one head reads; chosen by the construction by default.
     """
 
-    block: int | None = None
+    block_size: int | None = None
 
     def draw_embeddings(self, dim: int, vocabulary: Any, key: Any) -> Any:
         """Draw embeddings by the convention of the theorems."""
@@ -37,5 +37,5 @@ class Attention(TransformerMethod):
             embeddings,
             shape.head_dim,
             key=instance.method_key,
-            block_size=self.block,
+            block_size=self.block_size,
         )

@@ -27,5 +27,5 @@ class AttentionMLP(Attention):
             shape.head_dim,
             shape.width,
             key=instance.method_key,
-            block_size=self.block,
+            block_size=self.block_size,
         )
