@@ -7,6 +7,7 @@ import shutil
 import signal
 import sys
 import tempfile
+from pathlib import Path
 
 import jax
 import pytest
@@ -61,6 +62,11 @@ def bounded_memory():
     """Drop compiled programs after a test file if the process has become large."""
     yield
     CompilationCacheTrimmer(_MAX_BYTES).trim()
+
+
+def pytest_collection_modifyitems(items):
+    # A file runs on one worker. These files take longest: at the end, the other worker would wait.
+    items.sort(key=lambda item: item.path.parent != Path(__file__).parent)
 
 
 def _peak_bytes() -> int:

@@ -64,7 +64,14 @@ def test_text_shows_bits_and_parameters():
     assert "3,072.0" in text
     assert "│ bits needed for zero loss │ 4,745.1 │" in text
     assert "parameters with 16-bit weights" in text
-    assert "B^-0.5" in run_text("bounds", *MAP, "--bits", "50", "--zipf", "1.5")
+
+
+def test_text_of_a_map_has_no_rows_of_relations():
+    text = run_text("bounds", *MAP, "--bits", "50", "--zipf", "1.5")
+    assert "│ bits for the answer of each fact │ 500.0 │" in " ".join(text.split())
+    assert "of each relation" not in text
+    assert "unused answers" not in text
+    assert "B^-0.5" in text
 
 
 @pytest.mark.parametrize(

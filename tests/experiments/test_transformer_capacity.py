@@ -235,7 +235,7 @@ def test_training_stops_early():
     metrics = measured(replace(SHORT, early_stopping=((0.25, 0.99), (0.5, 0.999))))
     assert metrics["stored"] is False
     assert metrics["run_steps"] == 15
-    assert metrics["status"] == "early_stopping"
+    assert metrics["status"] == "stopped_early"
 
 
 def test_a_criterion_of_one_means_all_test_prompts():

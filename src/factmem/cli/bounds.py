@@ -194,7 +194,9 @@ def _result(
         for precision in parameters
     }
     rows |= {name: f"{data[name]:,.1f}" for name in data if name.endswith("bits")}
-    rows |= {name: f"{data[name]:.4g}" for name in data if name.startswith("least")}
+    rows |= {name: f"{data[name]:.4g}" for name in data if name.startswith("min_loss")}
+    if "vocabulary" not in data:  # a map has no relations, so these are 0
+        rows |= dict.fromkeys(("answer_set_bits", "unseen_bits"))
     return CommandResult(
         data, lambda: render_table(f"bits of {title}", labels, data | rows, notes), output
     )

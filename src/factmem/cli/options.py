@@ -194,9 +194,13 @@ class RunOptions:
 
     def make_workers(self) -> "Workers":
         """Return the workers, local or those of a cluster."""
-        from factmem.experiments import ClusterWorkers, LocalWorkers
+        if self.cluster is not None:
+            from factmem.experiments import ClusterWorkers
 
-        return LocalWorkers(self.workers) if self.cluster is None else ClusterWorkers(self.cluster)
+            return ClusterWorkers(self.cluster)
+        from factmem.experiments import LocalWorkers
+
+        return LocalWorkers(self.workers)
 
 
 @Parameter(name="*")

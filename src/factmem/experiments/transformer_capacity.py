@@ -133,11 +133,11 @@ class TransformerCapacityProblem(CapacityProblem):
         return Task(EXPERIMENT, {**spec.config(), **extra})
 
     def _method(self, size: int) -> "TransformerMethod":
-        from factmem.experiments.transformer_methods.compiled import Compile
-        from factmem.experiments.transformer_methods.trained import Train
-
         if self.protocol == "compiled":
+            from factmem.experiments.transformer_methods.compiled import Compile
+
             return Compile()
+        from factmem.experiments.transformer_methods.trained import Train
         from factmem.training import BEST, PAPER, QUICK
 
         protocol = {"paper": PAPER, "best": BEST, "quick": QUICK}[self.protocol]

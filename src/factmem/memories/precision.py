@@ -1,7 +1,7 @@
 """Precision of weights: rounding to b bits, and relative Gaussian noise."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import equinox as eqx
 import jax
@@ -12,8 +12,10 @@ from jaxtyping import Array, Float, Key
 
 from factmem._core.errors import FactmemError
 from factmem._core.random import normal
-from factmem.memories.associations import Associations
-from factmem.memories.memory import Memory
+
+if TYPE_CHECKING:
+    from factmem.memories.associations import Associations
+    from factmem.memories.memory import Memory
 
 __all__ = [
     "MAX_BITS",
@@ -89,7 +91,9 @@ def noisy(memory: M, sigma: float, *, key: Key[Array, ""]) -> M:
     return _noisy(memory, key, jnp.asarray(sigma, jnp.float32))
 
 
-def bits_needed(memory: Memory, associations: Associations, criterion: float = 1.0) -> int | None:
+def bits_needed(
+    memory: "Memory", associations: "Associations", criterion: float = 1.0
+) -> int | None:
     """Return the smallest b such that b bits, and every larger number, reach the criterion.
 
     Args:
@@ -130,7 +134,7 @@ def fewest_bits(accuracy_at: Callable[[int], float], criterion: float) -> int | 
 
 
 def noise_tolerated(
-    memory: Memory, associations: Associations, *, key: Key[Array, ""]
+    memory: "Memory", associations: "Associations", *, key: Key[Array, ""]
 ) -> float | None:
     """Return the largest σ at which each of five draws of `noisy` recalls all associations.
 
@@ -154,7 +158,7 @@ def noise_tolerated(
     return float(np.exp(low))
 
 
-def _accuracy(memory: Memory, associations: Associations) -> float:
+def _accuracy(memory: "Memory", associations: "Associations") -> float:
     """Return the fraction of recalled associations, exactly 1 if all are recalled."""
     return float(np.mean(np.asarray(memory.smallest_margins(associations).margin) > 0))
 
