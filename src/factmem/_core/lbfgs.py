@@ -8,7 +8,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 from scipy import optimize
 
@@ -89,19 +88,21 @@ def minimize(
             f"iterations and check_every must be at least 1, got {iterations} and {check_every}"
         )
     with jax.enable_x64(True):
-        as_float64 = partial(jax.tree.map, _to_float64)
-        flat, restore = ravel_pytree(as_float64(start))
-        data = as_float64(data)
+        # Flattened in numpy, because jax would compile each of these operations.
+        leaves, structure = jax.tree.flatten(jax.tree.map(_to_float64, start))
+        data = jax.tree.map(lambda leaf: jnp.asarray(_to_float64(leaf)), data)
+        ends = np.cumsum([leaf.size for leaf in leaves])[:-1]
         steps = 0
         condition_met = False
-        last = np.asarray(flat)
+        last = _flatten(leaves)
 
         def weights_at(point: np.ndarray) -> Any:
-            return jax.tree.map(np.asarray, restore(jnp.asarray(point)))
+            parts = zip(np.split(point, ends), leaves, strict=True)
+            return jax.tree.unflatten(structure, [part.reshape(leaf.shape) for part, leaf in parts])
 
         def loss_and_gradient(point: np.ndarray) -> tuple[float, np.ndarray]:
-            value, gradient = _loss_and_gradient(loss, restore(jnp.asarray(point)), data)
-            return float(value), np.asarray(ravel_pytree(gradient)[0])
+            value, gradient = _loss_and_gradient(loss, weights_at(point), data)
+            return float(value), _flatten(jax.tree.leaves(gradient))
 
         def after_step(intermediate_result: Any) -> None:
             nonlocal steps, condition_met, last
@@ -145,9 +146,13 @@ def _loss_and_gradient(
     return jax.value_and_grad(loss)(weights, data)
 
 
-def _to_float64(leaf: Any) -> Any:
-    leaf = jnp.asarray(leaf)
-    return leaf.astype(jnp.float64) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
+def _to_float64(leaf: Any) -> np.ndarray:
+    leaf = np.asarray(leaf)
+    return leaf.astype(np.float64) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
+
+
+def _flatten(leaves: list[Any]) -> np.ndarray:
+    return np.concatenate([np.ravel(leaf) for leaf in leaves])
 
 
 def _status(result: Any) -> FitStatus:

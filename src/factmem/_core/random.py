@@ -12,7 +12,9 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jaxtyping import Array, Float, Key
 
 __all__ = ["normal", "truncated_normal"]
@@ -42,6 +44,8 @@ def _draw_padded(draw: Callable[..., Array], shape: tuple[int, ...]) -> Array:
     return _cut(draw(shape=(1 << (count - 1).bit_length(),)), shape)
 
 
-@partial(jax.jit, static_argnums=1)
 def _cut(numbers: Array, shape: tuple[int, ...]) -> Array:
-    return numbers[: math.prod(shape)].reshape(shape)
+    if isinstance(numbers, jax.core.Tracer):
+        return numbers[: math.prod(shape)].reshape(shape)
+    # In numpy, because jax would compile a slice for every shape.
+    return jnp.asarray(np.asarray(numbers)[: math.prod(shape)].reshape(shape))

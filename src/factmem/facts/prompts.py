@@ -123,6 +123,7 @@ class PromptDistribution(eqx.Module):
         grid[self.fact_subjects, self.fact_relations] = self.fact_answers
         return FactTable(grid, answer_names=tuple(f"answer {a}" for a in range(vocabulary.answers)))
 
+    @eqx.filter_jit
     def sample_batch(
         self,
         batch_size: int,
@@ -143,6 +144,7 @@ class PromptDistribution(eqx.Module):
         draw = self.draw_facts_stratified if stratified else self.draw_facts
         return self.sample(draw(batch_size, key=fact_key), key=content_key, form=form)
 
+    @eqx.filter_jit
     def sample(
         self,
         fact_ids: Int[Array, " batch"],
