@@ -39,9 +39,9 @@ $(DOCS_STAMP): $(STAMP)
 reproduce: $(STAMP)
 	$(BIN)/factmem reproduce
 
-# Each file runs on one worker, so that its tests share compiled programs. tests/conftest.py orders
-# the files.
-PARALLEL := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+# Each file runs on one worker, so that its tests share compiled programs. tests/conftest.py sets
+# the number of workers and the order of the files.
+PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 # Tests whose numbers depend on how XLA compiles run with the optimizations that users have.
 OPTIMIZED := tests/memories tests/training tests/transformer
 

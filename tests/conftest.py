@@ -64,6 +64,12 @@ def bounded_memory():
     CompilationCacheTrimmer(_MAX_BYTES).trim()
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config):
+    # One more than cores, because some tests wait for child processes.
+    return min(4, (os.cpu_count() or 1) + 1)
+
+
 def pytest_collection_modifyitems(items):
     # A file runs on one worker. These files take longest: at the end, the other worker would wait.
     items.sort(key=lambda item: item.path.parent != Path(__file__).parent)

@@ -171,7 +171,7 @@ def finish(process):
     return json.loads(out)
 
 
-LONG = ("--steps", "12000", "--batch", "32", "--deterministic", "--json")
+LONG = ("--steps", "8000", "--batch", "32", "--deterministic", "--json")
 
 
 def test_a_killed_training_resumes_bit_for_bit(compiled, tmp_path):

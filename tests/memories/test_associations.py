@@ -42,7 +42,11 @@ def test_fewer_values_than_keys_use_blocks():
     assert not pairs.injective
 
 
-@given(facts=st.integers(1, 40), outputs=st.integers(1, 40), seed=st.integers(0, 99))
+@given(
+    facts=st.sampled_from([1, 5, 7, 16, 40]),
+    outputs=st.sampled_from([1, 3, 7, 16, 41]),
+    seed=st.integers(0, 99),
+)
 def test_targets_are_in_range_and_injective_where_possible(facts, outputs, seed):
     blocks = np.asarray(draw_target(facts, outputs, "blocks", key=jr.key(seed)))
     counts = np.bincount(blocks, minlength=outputs)

@@ -26,6 +26,8 @@ PROMPTS = PromptDistribution.from_table(FactTable.random(12, 6, 4), noise=9, len
 TOKENS = PROMPTS.vocabulary.prompt_tokens
 EOS = PROMPTS.vocabulary.eos
 
+jitted_attend = jax.jit(attend)
+
 
 def attend_densely(tokens, scores, values):
     """Attention by position, on gathered tables [batch, T, heads] of scores and values."""
@@ -138,7 +140,7 @@ def test_attention_is_softmax_over_the_token_sequence(spread):
     scores = (spread * rng.uniform(size=(TOKENS, 2))).astype(np.float32)
     values = rng.normal(size=(TOKENS, 2, HEAD_DIM)).astype(np.float32)
     expected = brute_force(counts, scores.astype(float), values.astype(float))
-    actual = attend(jnp.asarray(counts), jnp.asarray(scores), jnp.asarray(values))
+    actual = jitted_attend(counts, scores, values)
     assert np.abs(actual - expected).max() < 2e-6
 
 
@@ -152,8 +154,9 @@ def test_gradients_match_finite_differences(float64):
     def total(s, v):
         return float((brute_force(counts, s, v) * weight).sum())
 
-    _, pull = jax.vjp(partial(attend, jnp.asarray(counts)), *map(jnp.asarray, (scores, values)))
-    score_gradient, value_gradient = pull(jnp.asarray(weight))
+    weighted = lambda s, v: jnp.sum(attend(jnp.asarray(counts), s, v) * weight)  # noqa: E731
+    gradients = jax.jit(jax.grad(weighted, argnums=(0, 1)))(scores, values)
+    score_gradient, value_gradient = map(np.asarray, gradients)
     step = 1e-6
     for index in [(0, 0), (7, 1), (EOS, 0), (20, 1)]:
         moved = np.zeros_like(scores)
@@ -167,18 +170,21 @@ def test_gradients_match_finite_differences(float64):
         assert float(value_gradient[index]) == pytest.approx(slope, rel=1e-6, abs=1e-8)
 
 
+@partial(jax.jit, static_argnums=0)
+def gradient_of_squares(tolerance, counts, scores, values):
+    total = lambda s: jnp.sum(attend(counts, s, values, tolerance=tolerance) ** 2)  # noqa: E731
+    return jax.grad(total)(scores)
+
+
 @pytest.mark.parametrize("spread", [5, 60, 300])
 def test_both_forms_agree_and_the_tolerance_selects_one(spread):
     rng = np.random.default_rng(spread)
     counts = PROMPTS.sample_batch(BATCH, form="counts", key=jr.key(0)).content
     scores = (spread * rng.uniform(size=(TOKENS, HEADS))).astype(np.float32)
-    values = jnp.asarray(rng.normal(size=(TOKENS, HEADS, HEAD_DIM)), jnp.float32)
-
-    def gradient(tolerance):
-        total = lambda s: jnp.sum(attend(counts, s, values, tolerance=tolerance) ** 2)  # noqa: E731
-        return jax.grad(total)(jnp.asarray(scores))
-
-    per_prompt, shared_shift = gradient(0.0), gradient(np.inf)
+    values = rng.normal(size=(TOKENS, HEADS, HEAD_DIM)).astype(np.float32)
+    per_prompt, shared_shift = (
+        gradient_of_squares(tolerance, counts, scores, values) for tolerance in (0.0, np.inf)
+    )
     assert_agree(shared_shift, per_prompt, 1e-4)
     if spread < 100:
         assert not np.array_equal(per_prompt, shared_shift)
@@ -192,15 +198,10 @@ def test_gradient_is_accurate_when_attention_is_concentrated():
     scores[:6] += 60
     scores[EOS] += 30
     values = rng.normal(size=(TOKENS, 1, HEAD_DIM)).astype(np.float32)
-    actual = jax.grad(lambda s: jnp.sum(attend(counts, s, jnp.asarray(values))))(
-        jnp.asarray(scores)
-    )
+    gradient = jax.jit(jax.grad(lambda s, v: jnp.sum(attend(counts, s, v))))
+    actual = gradient(scores, values)
     with jax.enable_x64(True):
-        wide = jnp.asarray(values, np.float64)
-        exact = jax.grad(lambda s: jnp.sum(attend(counts, s, wide)))(
-            jnp.asarray(scores, np.float64)
-        )
-        exact = np.asarray(exact)
+        exact = np.asarray(gradient(scores.astype(np.float64), values.astype(np.float64)))
     assert 0 < np.abs(exact).max() < 1e-8
     assert np.abs(np.asarray(actual) - exact).max() < 1e-5 * np.abs(exact).max()
 
@@ -214,7 +215,7 @@ def test_accurate_for_prompts_far_below_the_maximum_score():
         scores = (rng.uniform(-3, 0, size=(TOKENS, 1)) - gap).astype(np.float32)
         scores[0] = 0
         expected = brute_force(np.asarray(counts), scores.astype(float), values.astype(float))
-        actual = attend(counts, jnp.asarray(scores), jnp.asarray(values))
+        actual = jitted_attend(counts, scores, values)
         assert np.abs(actual - expected).max() < 3e-6
 
 
@@ -226,7 +227,7 @@ def test_accurate_for_values_of_any_size(size):
     values = (size * rng.normal(size=(TOKENS, 1, HEAD_DIM))).astype(np.float32)
     values[EOS] /= size
     expected = brute_force(np.asarray(counts), scores.astype(float), values.astype(float))
-    actual = attend(counts, jnp.asarray(scores), jnp.asarray(values))
+    actual = jitted_attend(counts, scores, values)
     assert np.abs(actual - expected).max() < 3e-6 * np.abs(expected).max()
 
 
@@ -271,18 +272,18 @@ def test_vmap_over_runs_matches_single_runs():
     counts = PROMPTS.sample_batch(BATCH, form="counts", key=jr.key(0)).content
     run_spreads = np.array([1.0, 50.0, 800.0])
     scores = rng.uniform(size=(3, TOKENS, HEADS)) * run_spreads[:, None, None]
-    scores = jnp.asarray(scores, jnp.float32)
-    values = jnp.asarray(rng.normal(size=(3, TOKENS, HEADS, HEAD_DIM)), jnp.float32)
+    scores = scores.astype(np.float32)
+    values = rng.normal(size=(3, TOKENS, HEADS, HEAD_DIM)).astype(np.float32)
     gradient = jax.grad(lambda s, v: jnp.sum(attend(counts, s, v) ** 2), argnums=(0, 1))
-    stacked = jax.vmap(gradient)(scores, values)
-    for run in range(3):
-        single = gradient(scores[run], values[run])
-        for expected, actual in zip(single, stacked, strict=True):
-            assert_agree(actual[run], expected, 1e-5)
+    stacked = map(np.asarray, jax.jit(jax.vmap(gradient))(scores, values))
+    singles = [jax.jit(gradient)(*run) for run in zip(scores, values, strict=True)]
+    for actual, expected in zip(stacked, zip(*singles, strict=True), strict=True):
+        for run in range(3):
+            assert_agree(actual[run], expected[run], 1e-5)
 
 
 def test_nan_scores_give_nan():
     counts = PROMPTS.sample_batch(BATCH, form="counts", key=jr.key(0)).content
-    values = jnp.ones((TOKENS, 1, 1))
-    attended = attend(counts, jnp.full((TOKENS, 1), jnp.nan), values)
-    assert jnp.isnan(attended).all()
+    values = np.ones((TOKENS, 1, 1), np.float32)
+    attended = jitted_attend(counts, np.full((TOKENS, 1), np.nan, np.float32), values)
+    assert np.isnan(attended).all()

@@ -63,6 +63,11 @@ def reference_logits(model, prompt):
     return outputs @ z
 
 
+@eqx.filter_jit
+def logits_of_both_forms(model, counts, tokens):
+    return model.logits(counts), jax.vmap(lambda prompt: dense_logits(model, prompt))(tokens)
+
+
 @pytest.mark.parametrize("convention", CONVENTIONS)
 @pytest.mark.parametrize("activation", [Relu(), SIGMA])
 @pytest.mark.parametrize("width", [0, 10])
@@ -74,8 +79,8 @@ def test_logits_follow_the_equations(convention, activation, width):
     tokens = PROMPTS.sample_batch(6, form="tokens", key=jr.key(2)).content
     counts = PROMPTS.sample_batch(6, form="counts", key=jr.key(2)).content
     expected = np.stack([reference_logits(model, prompt) for prompt in np.asarray(tokens)])
-    assert np.abs(model.logits(counts) - expected).max() < 2e-5
-    dense = jax.vmap(lambda prompt: dense_logits(model, prompt))(tokens)
+    logits, dense = logits_of_both_forms(model, counts, tokens)
+    assert np.abs(logits - expected).max() < 2e-5
     assert np.abs(dense - expected).max() < 2e-5
 
 
@@ -96,7 +101,6 @@ def test_conventions_decode_over_vocabulary_or_answers():
     assert (theory.score_scale, experiments.score_scale) == (1.0, 0.5)
 
 
-@jax.jit
 def loss_by_position(weights, model, tokens, answers):
     model = eqx.tree_at(lambda m: m.weights, model, weights)
     logits = jax.vmap(lambda prompt: dense_logits(model, prompt))(tokens)
@@ -104,9 +108,12 @@ def loss_by_position(weights, model, tokens, answers):
     return jnp.mean(losses)
 
 
-@jax.jit
 def loss_by_counts(weights, model, counts, answers):
     return cross_entropy(eqx.tree_at(lambda m: m.weights, model, weights), counts, answers)
+
+
+gradient_by_position = jax.jit(jax.value_and_grad(loss_by_position))
+gradient_by_counts = jax.jit(jax.value_and_grad(loss_by_counts))
 
 
 @given(
@@ -121,8 +128,8 @@ def test_weight_gradients_match_the_dense_form(seed, convention, spread):
     model = eqx.tree_at(lambda m: m.weights.query, model, query)
     batch = PROMPTS.sample_batch(128, form="counts", key=jr.key(seed))
     tokens = PROMPTS.sample_batch(128, form="tokens", key=jr.key(seed)).content
-    result = jax.value_and_grad(loss_by_counts)(model.weights, model, batch.content, batch.answers)
-    expected = jax.value_and_grad(loss_by_position)(model.weights, model, tokens, batch.answers)
+    result = gradient_by_counts(model.weights, model, batch.content, batch.answers)
+    expected = gradient_by_position(model.weights, model, tokens, batch.answers)
     tolerance = 1e-5 * (1 + spread / 10)
     for actual, dense in zip(jax.tree.leaves(result), jax.tree.leaves(expected), strict=True):
         assert np.isfinite(actual).all()
@@ -210,8 +217,7 @@ def test_works_with_strict_dtype_promotion():
             PROMPTS.sample_batch(8, form="tokens", key=jr.key(0))
             counts = PROMPTS.sample_batch(8, form="counts", key=jr.key(0)).content
             model = model_of(0, convention, activation=SIGMA)
-            gradient = jax.jit(jax.grad(loss_by_counts))
-            gradient(model.weights, model, counts, jnp.zeros(8, jnp.int32))
+            gradient_by_counts(model.weights, model, counts, jnp.zeros(8, jnp.int32))
 
 
 @pytest.mark.parametrize(
