@@ -90,7 +90,7 @@ def minimize(
     with jax.enable_x64(True):
         # Flattened in numpy, because jax would compile each of these operations.
         leaves, structure = jax.tree.flatten(jax.tree.map(_to_float64, start))
-        data = jax.tree.map(lambda leaf: jnp.asarray(_to_float64(leaf)), data)
+        data = jax.device_put(jax.tree.map(_to_float64, data))
         ends = np.cumsum([leaf.size for leaf in leaves])[:-1]
         steps = 0
         condition_met = False

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Key
@@ -48,4 +47,4 @@ def _cut(numbers: Array, shape: tuple[int, ...]) -> Array:
     if isinstance(numbers, jax.core.Tracer):
         return numbers[: math.prod(shape)].reshape(shape)
     # In numpy, because jax would compile a slice for every shape.
-    return jnp.asarray(np.asarray(numbers)[: math.prod(shape)].reshape(shape))
+    return jax.device_put(np.asarray(numbers)[: math.prod(shape)].reshape(shape))

@@ -5,6 +5,7 @@ from math import log2
 from typing import Any, Literal
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -128,7 +129,7 @@ class Associations(eqx.Module):
     @property
     def answers(self) -> Float[Array, "facts dim"]:
         """u_f*(x), the value of every key."""
-        return self.values[self.target]
+        return _take_rows(self.values, self.target)
 
     @property
     def bits(self) -> float:
@@ -139,6 +140,11 @@ class Associations(eqx.Module):
     def injective(self) -> bool:
         """Whether no two keys share a value, as Theorem 1 assumes."""
         return np.unique(np.asarray(self.target)).size == self.facts
+
+
+@jax.jit
+def _take_rows(vectors: Float[Array, "rows dim"], rows: Int[Array, " count"]) -> Array:
+    return vectors[rows]
 
 
 def draw_target(
