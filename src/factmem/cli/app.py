@@ -4,13 +4,14 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import nullcontext
 from importlib.metadata import version
 from typing import Any
 
 from cyclopts import App, CycloptsError, MissingArgumentError, Parameter, UnknownCommandError
 
 from factmem._core.errors import FactmemError, printable
-from factmem.cli.render import STDOUT, CommandResult, emit
+from factmem.cli.render import STDOUT, CommandResult, emit, named_stdout
 
 __all__ = ["app", "main"]
 
@@ -19,6 +20,8 @@ _COMMANDS = (
     *("bounds", "claims", "figure", "reproduce", "runs"),
 )
 """Each is the function or the app of this name in the module of this name."""
+
+_PRINTED = {"--help", "-h", "--version"}
 
 BAD_INPUT = 2
 INTERNAL_ERROR = 70
@@ -59,7 +62,10 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if not arguments or arguments[0] in ("--help", "-h"):
             app.resolved_commands()  # the list of commands shows the docstring of each
-        result = app(list(arguments))
+        # The parser itself prints the help and the version.
+        prints = not arguments or not _PRINTED.isdisjoint(arguments)
+        with named_stdout() if prints else nullcontext():
+            result = app(list(arguments))
         return emit(result) if isinstance(result, CommandResult) else 0
     except CycloptsError as error:
         return _fail(_parser_message(error, arguments))
