@@ -131,7 +131,7 @@ def _random_table_bounds(
 def _table_bounds(table: str, vocabulary: int | None, output: OutputOptions) -> CommandResult:
     from factmem.bounds import table_bits
 
-    fact_table = read_table(table)
+    fact_table = read_table(table, "--table")
     data = {
         "table": table,
         "subjects": fact_table.subjects,

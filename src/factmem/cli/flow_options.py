@@ -87,7 +87,7 @@ class FlowFactOptions:
             return TableSpec.structured(*sizes)
         if self.table == "random":
             return TableSpec.random(*sizes)
-        check_table_file(self.table)
+        check_table_file(self.table, "--table")
         return TableSpec.csv(self.table)
 
 

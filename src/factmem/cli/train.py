@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from factmem._core.errors import FactmemError
+from factmem._core.errors import FactmemError, printable
 from factmem._core.threads import use_one_thread
 from factmem.cli.options import (
     EvaluationOptions,
@@ -134,7 +134,7 @@ def train(
         use_one_thread()
     from factmem.experiments.transformer_methods.trained import Train
     from factmem.experiments.transformer_spec import TransformerSpec
-    from factmem.training import Checkpoint
+    from factmem.training.checkpoint import Checkpoint, is_checkpoint
 
     protocol = training.to_protocol()
     spec = TransformerSpec(
@@ -144,8 +144,12 @@ def train(
         prompts=facts.prompt_spec(),
         seed=facts.seed,
     )
-    if files.fresh and files.checkpoint is not None:
-        Checkpoint.discard(files.checkpoint)
+    if files.checkpoint is not None and Path(files.checkpoint).exists():
+        if not is_checkpoint(files.checkpoint):
+            name = printable(files.checkpoint, 200)
+            raise FactmemError(f"--checkpoint: '{name}' is not a factmem checkpoint")
+        if files.fresh:
+            Checkpoint.discard(files.checkpoint)
     resumed = files.checkpoint is not None and Path(files.checkpoint).exists()
     with progress(output, training.protocol or "train", protocol.steps) as report:
         result = spec.run(report, checkpoint=files.checkpoint)
