@@ -55,6 +55,7 @@ def test_compiled():
     assert "│ certified accuracy │ 1 │" in text
     assert "│ status │ certified │" in text
     assert "max attention leak" in text
+    assert f"│ facts in the table per parameter │ {12 / 256:.4g} │" in text
     assert "compile time (s)" in text
 
 

@@ -71,6 +71,7 @@ def test_a_requirement_that_is_not_met_is_exit_code_1():
     assert "The accuracy is below the required 1.0." in text
     assert "accuracy (all facts, new noise)" in text
     assert "│ status │ step_limit │" in text
+    assert f"│ facts in the table per parameter │ {30 / 816:.4g} │" in text
 
 
 def test_options_make_a_protocol():

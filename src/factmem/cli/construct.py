@@ -210,7 +210,7 @@ _LABELS = {
     "block_size": "max tokens per head",
     "parameters": "parameters",
     "stored_numbers": "stored numbers (with embeddings)",
-    "facts_per_parameter": "facts per parameter",
+    "facts_per_parameter": "facts in the table per parameter",
     "bits": "bits per weight",
     "prompts": "prompts per fact",
     "accuracy": "accuracy",

@@ -234,7 +234,7 @@ def _run_data(run: "TrainingResult") -> dict[str, Any]:
 _LABELS = {
     "facts": "facts",
     "parameters": "parameters",
-    "facts_per_parameter": "facts per parameter",
+    "facts_per_parameter": "facts in the table per parameter",
     "learning_rate": "learning rate",
     "steps": "steps",
     "status": "status",
