@@ -92,7 +92,7 @@ def test_text_of_a_map_has_no_rows_of_relations():
         (("--facts", "3"), "--outputs is also required"),
         ((*TABLE, *MAP), "give either --subjects"),
         ((*TABLE, "--table", "x"), "give either --subjects"),
-        ((*TABLE, "--vocabulary", "255"), "vocabulary must be at least 256"),
+        ((*TABLE, "--vocabulary", "255"), "error: --vocabulary must be at least 256"),
         ((*TABLE, "--vocabulary", "0"), "--vocabulary must be at least 1, got 0"),
         ((*TABLE, "--bits", "3"), "--bits and --zipf require --facts and --outputs"),
         (("--table", "no-such-file"), "file 'no-such-file' does not exist"),

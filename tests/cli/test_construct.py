@@ -111,9 +111,9 @@ def test_a_requirement_that_is_not_met_is_exit_code_1():
         ),
         (
             ("attention", *SMALL, "--dim", 8, "--head-dim", 9),
-            "head_dim must be from 1 to dim = 8, got 9",
+            "error: --head-dim must be from 1 to dim = 8, got 9\n",
         ),
-        (("attention", *SMALL, "--dim", 1, "--head-dim", 1), "dim must be at least 2"),
+        (("attention", *SMALL, "--dim", 1, "--head-dim", 1), "error: --dim must be at least 2"),
         (("mlp", *SMALL, "--dim", 8, "--head-dim", 4), "--width is required for mlp"),
         (
             ("mlp", *SMALL, "--dim", 8, "--head-dim", 4, "--width", 0),
@@ -140,7 +140,7 @@ def test_a_requirement_that_is_not_met_is_exit_code_1():
         (("compiled", *SMALL, "--dim", 8, "--heads", 1, "--head-dim", 1, "--width", 2), "1 key "),
         (("compiled", *SMALL, "--noise", 10**9), "is too large"),
         (("compiled", *SMALL[:-1], 10**9), "is too large"),
-        (("compiled", *SMALL, *SHAPE[:2], "--heads", 10**5, *SHAPE[4:]), "at most 10000"),
+        (("compiled", *SMALL, *SHAPE[:2], "--heads", 10**5, *SHAPE[4:]), "error: --heads must be at most 10000"),
         (("something", *SMALL), "something"),
     ],
 )

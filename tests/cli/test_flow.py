@@ -101,7 +101,7 @@ def test_text_shows_the_stages():
         (["--scale", "nan"], "--scale must be above 0"),
         (["--scale", "1e-200"], "squares of smaller weights underflow in float64"),
         (["--method", "sgd", "--scale", "1e-40"], "for SGD in float32, got 1e-40"),
-        (["--dim", "20"], "orthonormal embeddings of 21 prompt tokens"),
+        (["--dim", "20"], "error: --dim must be at least 21 for orthonormal embeddings of 21 prompt"),
         (["--until", "0"], "--until must be positive and finite"),
         (["--until", "inf"], "--until must be positive and finite"),
         (["--learning-rate", "0.1"], "--learning-rate requires --method sgd"),
@@ -125,7 +125,7 @@ def test_text_shows_the_stages():
         (["--zipf", "-1"], "--zipf must be from 0 to 4"),
         (["--zipf", "nan"], "--zipf must be from 0 to 4"),
         (["--table", "nothing.csv"], "--table cannot be combined with"),
-        (["--plot", "flow.jpeg"], "must end in .png, .pdf or .svg"),
+        (["--plot", "flow.jpeg"], "error: --plot: the name of a figure must end in .png"),
         (["--plot", "nowhere/flow.png"], "nowhere' does not exist"),
     ],
 )

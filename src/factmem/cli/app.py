@@ -10,7 +10,8 @@ from typing import Any
 
 from cyclopts import App, CycloptsError, MissingArgumentError, Parameter, UnknownCommandError
 
-from factmem._core.errors import FactmemError, printable
+from factmem._core.errors import ArgumentError, FactmemError, printable
+from factmem.cli.options import flag
 from factmem.cli.render import STDOUT, CommandResult, emit, named_stdout
 
 __all__ = ["app", "main"]
@@ -69,6 +70,8 @@ def main(arguments: Sequence[str]) -> int:
         return emit(result) if isinstance(result, CommandResult) else 0
     except CycloptsError as error:
         return _fail(_parser_message(error, arguments))
+    except ArgumentError as error:
+        return _fail(_argument_message(error, arguments))
     except FactmemError as error:
         return _fail(str(error))
     except (BrokenPipeError, SystemExit):
@@ -101,6 +104,16 @@ def _fail(message: str) -> int:
 def _discard_stdout() -> None:
     """Redirect stdout to nowhere, so that Python does not fail again when it flushes at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _argument_message(error: ArgumentError, arguments: Sequence[str]) -> str:
+    """Name the flag of the argument if the command has one."""
+    _, apps, _ = app.parse_commands(list(arguments))
+    flags = {
+        name for argument in apps[-1].assemble_argument_collection() for name in argument.names
+    }
+    name = flag(error.argument)
+    return f"{name} {error.problem}" if name in flags else str(error)
 
 
 def _parser_message(error: CycloptsError, arguments: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from factmem._core.errors import FactmemError
 from factmem.cli.options import (
     check_array_size,
     check_length,
-    check_output_file,
+    check_plot_file,
     check_positive,
     check_seed,
     check_table_file,
@@ -178,10 +178,7 @@ class CurveOptions:
         if not 2 <= self.points <= _MAX_POINTS:
             raise FactmemError(f"--points must be from 2 to {_MAX_POINTS}, got {self.points}")
         if self.plot is not None:
-            from factmem.plotting.save import check_format
-
-            check_format(self.plot)
-            check_output_file("--plot", self.plot)
+            check_plot_file("--plot", self.plot)
 
 
 def check_flow_options(

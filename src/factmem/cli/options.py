@@ -30,6 +30,7 @@ __all__ = [
     "check_length",
     "check_output_dir",
     "check_output_file",
+    "check_plot_file",
     "check_positive",
     "check_seed",
     "check_table_file",
@@ -344,6 +345,17 @@ def check_output_file(option: str, file: str) -> None:
     path = Path(file).absolute()
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise FactmemError(f"{option}: '{printable(file, 200)}' is not writable")
+
+
+def check_plot_file(option: str, file: str) -> None:
+    """Raise FactmemError if a plot cannot be written to a file, or has no known format."""
+    from factmem.plotting.save import check_format
+
+    try:
+        check_format(file)
+    except FactmemError as error:
+        raise FactmemError(f"{option}: {error}") from None
+    check_output_file(option, file)
 
 
 def check_output_dir(option: str, directory: str) -> None:

@@ -15,6 +15,7 @@ from factmem.cli.options import (
     ShapeOptions,
     check_array_size,
     check_output_file,
+    check_plot_file,
     check_positive,
     flag,
 )
@@ -105,10 +106,8 @@ class FileOptions:
         if self.fresh and self.checkpoint is None:
             raise FactmemError("--fresh requires --checkpoint")
         if self.plot is not None:
-            from factmem.plotting.save import check_format
-
-            check_format(self.plot)
-        for name in ("checkpoint", "out", "plot"):
+            check_plot_file("--plot", self.plot)
+        for name in ("checkpoint", "out"):
             file = getattr(self, name)
             if file is not None:
                 check_output_file(flag(name), file)
