@@ -3,6 +3,8 @@
 import pytest
 from tests.cli.commands import rejected, run_json, run_text
 
+from factmem.cli import main, progress
+
 KEYS = {
     *("heads", "head_dim", "parameters", "stored_numbers", "facts", "facts_per_parameter"),
     *("accuracy", "min_margin", "relative_margin", "denoiser_margin", "status", "seconds"),
@@ -67,6 +69,12 @@ def test_compiled_searches_for_the_smallest_shape():
     assert data["dim"] == 8
     certified = [shape for shape in data["probes"] if shape["certified_accuracy"] == 1]
     assert data["parameters"] == min(shape["parameters"] for shape in certified)
+
+
+def test_progress_counts_iterations(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", 0.0)
+    assert main(["construct", "compiled", *map(str, (*SMALL, *SHAPE))]) == 0
+    assert capsys.readouterr().err.startswith("compiled: 50 iterations, loss ")
 
 
 def test_notes_about_open_questions_and_shared_answers(table_file):

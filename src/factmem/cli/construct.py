@@ -151,7 +151,7 @@ def construct(
         prompts=facts.prompt_spec(),
         seed=facts.seed,
     )
-    with progress(output, method) as report:
+    with progress(output, method, unit="iteration") as report:
         result = spec.run(report)
     built = result.built
     recalled = result.instance.recall(result.model, prompts)
