@@ -50,8 +50,8 @@ class FlowFactOptions:
     answers: int | None = None
     """D, the number of answers per relation."""
     table: str = "structured"
-    """structured: all answers equally frequent, as in Figure 5. random: a random table. Otherwise
-    the path of a CSV file."""
+    """structured: answers as equally frequent as possible, as in Figure 5. random: a random table.
+    Otherwise the path of a CSV file."""
     noise: int | None = None
     """Number of different noise tokens (default: S + R)."""
     length: int = 32
