@@ -121,8 +121,14 @@ def test_compiled_transformer():
         ((*LINEAR, "--seeds", "1001"), "--seeds must be at most 1000"),
         ((*LINEAR, "--seed", "-1"), "--seed must be from 0"),
         ((*LINEAR, "--seed", "4294967295", "--seeds", "2"), "--seed must be from 0"),
-        ((*LINEAR, "--criterion", "0"), "error: --criterion must be above 0 and at most 1, got 0.0"),
-        ((*LINEAR, "--criterion", "nan"), "error: --criterion must be above 0 and at most 1, got nan"),
+        (
+            (*LINEAR, "--criterion", "0"),
+            "error: --criterion must be above 0 and at most 1, got 0.0",
+        ),
+        (
+            (*LINEAR, "--criterion", "nan"),
+            "error: --criterion must be above 0 and at most 1, got nan",
+        ),
         ((*LINEAR, "--search", "slow"), "slow"),
         ((*LINEAR, "--method", "fitted"), "fitted"),
         ((*LINEAR, "--workers", "0"), "--workers must be at least 1"),

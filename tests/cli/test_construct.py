@@ -148,7 +148,10 @@ def test_a_requirement_that_is_not_met_is_exit_code_1():
         (("compiled", *SMALL, "--dim", 8, "--heads", 1, "--head-dim", 1, "--width", 2), "1 key "),
         (("compiled", *SMALL, "--noise", 10**9), "is too large"),
         (("compiled", *SMALL[:-1], 10**9), "is too large"),
-        (("compiled", *SMALL, *SHAPE[:2], "--heads", 10**5, *SHAPE[4:]), "error: --heads must be at most 10000"),
+        (
+            ("compiled", *SMALL, *SHAPE[:2], "--heads", 10**5, *SHAPE[4:]),
+            "error: --heads must be at most 10000",
+        ),
         (("something", *SMALL), "something"),
     ],
 )

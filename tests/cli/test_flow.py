@@ -120,7 +120,10 @@ def test_answers_of_a_structured_table_are_as_equally_frequent_as_possible():
         (["--scale", "nan"], "--scale must be above 0"),
         (["--scale", "1e-200"], "squares of smaller weights underflow in float64"),
         (["--method", "sgd", "--scale", "1e-40"], "for SGD in float32, got 1e-40"),
-        (["--dim", "20"], "error: --dim must be at least 21 for orthonormal embeddings of 21 prompt"),
+        (
+            ["--dim", "20"],
+            "error: --dim must be at least 21 for orthonormal embeddings of 21 prompt",
+        ),
         (["--until", "0"], "--until must be positive and finite"),
         (["--until", "inf"], "--until must be positive and finite"),
         (["--learning-rate", "0.1"], "--learning-rate requires --method sgd"),

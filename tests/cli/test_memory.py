@@ -114,9 +114,18 @@ def test_a_single_output_has_no_margin():
         ),
         ((*HEBBIAN, "--target", "x\ny"), "--target"),
         (("low-rank", *HEBBIAN[1:]), "error: --rank is required for low-rank\n"),
-        (("low-rank", *HEBBIAN[1:], "--rank", "9"), "error: --rank must be from 1 to dim = 8, got 9\n"),
-        (("tangent", *HEBBIAN[1:], "--width", "4", "--degree", "3"), "error: --degree must be even"),
-        (("fitted-relu", *HEBBIAN[1:], "--width", "0"), "error: --width must be at least 1, got 0\n"),
+        (
+            ("low-rank", *HEBBIAN[1:], "--rank", "9"),
+            "error: --rank must be from 1 to dim = 8, got 9\n",
+        ),
+        (
+            ("tangent", *HEBBIAN[1:], "--width", "4", "--degree", "3"),
+            "error: --degree must be even",
+        ),
+        (
+            ("fitted-relu", *HEBBIAN[1:], "--width", "0"),
+            "error: --width must be at least 1, got 0\n",
+        ),
         (("no\x1bmethod", *HEBBIAN[1:]), "choose from hebbian"),
         (HEBBIAN[:3], "--facts is required"),
     ],

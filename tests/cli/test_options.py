@@ -31,7 +31,7 @@ def test_output_paths_must_be_usable(monkeypatch, tmp_path, check, path):
 
 def test_a_directory_is_not_an_output_file_and_a_file_not_a_directory(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(FactmemError, match="' is a directory$"):
+    with pytest.raises(FactmemError, match=r"' is a directory$"):
         options.check_output_file("--out", str(tmp_path))
     with pytest.raises(FactmemError, match="file' is not a directory"):
         options.check_output_dir("--out", str(tmp_path / "file"))

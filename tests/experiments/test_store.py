@@ -329,7 +329,7 @@ def test_rejects_a_default_store_whose_folder_cannot_be_created(path, monkeypatc
 @pytest.mark.parametrize("read_only", [False, True])
 def test_rejects_a_folder_as_the_file(path, read_only):
     path.mkdir()
-    with pytest.raises(StoreError, match="^'runs.sqlite' is a directory, expected a file$"):
+    with pytest.raises(StoreError, match=r"^'runs\.sqlite' is a directory, expected a file$"):
         Store(path, read_only=read_only)
 
 

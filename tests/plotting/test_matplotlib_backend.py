@@ -216,6 +216,17 @@ def test_panels_fill_rows_and_spare_axes_are_hidden():
     assert len(draw(chart(), columns=4).axes) == 1
 
 
+def test_a_long_title_is_broken_into_lines_that_fit():
+    title = "16 subjects, 4 relations, 8 answers each, softmax attention, sgd, " * 3
+    figure = draw(chart(), title=title)
+    render(figure)
+    (text,) = [text for text in figure.texts if "softmax" in text.get_text()]
+    assert text.get_text().split() == title.split()
+    extent = text.get_window_extent()
+    assert extent.x0 >= 0
+    assert extent.x1 <= figure.bbox.x1
+
+
 def test_all_text_is_plain_text():
     """Rendering `$\\frac$` as mathematics would fail."""
     names = HOSTILE

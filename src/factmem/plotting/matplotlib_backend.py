@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
@@ -34,6 +35,8 @@ _MAP_SIZE = (3.7, 3.0)
 _LEGEND_LINE, _LEGEND_GAP, _LEGEND_MARGIN = 0.16, 0.42, 0.6
 """Height of a row of the legend, its distance from the axes above, and how much wider than the
 panel its entries may be, in inches."""
+_TITLE_LETTER = 0.075
+"""Width of a letter of the title, in inches."""
 _LETTER = 0.012
 """Width of a letter of a span's name, as a fraction of the axis."""
 _MIN_SPAN = 0.05
@@ -68,7 +71,8 @@ def draw_matplotlib(plot: Plot) -> Figure:
             axes.set_axis_off()
         if plot.shared_legend:
             _add_shared_legend(figure, grid.tolist(), plot)
-        figure.suptitle(plot.title, fontsize=10, parse_math=False)
+        title = fill(plot.title, int(figure.get_figwidth() / _TITLE_LETTER))
+        figure.suptitle(title, fontsize=10, parse_math=False)
         return figure
 
 
