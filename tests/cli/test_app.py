@@ -10,7 +10,7 @@ from cyclopts import App
 from tests.cli.commands import rejected, run_json, run_text
 
 import factmem.cli
-from factmem._core.errors import FactmemError, StoreError
+from factmem._core.errors import ArgumentError, FactmemError, StoreError
 from factmem.cli import main
 from factmem.cli.app import app
 from factmem.cli.render import CommandResult, OutputOptions
@@ -124,6 +124,8 @@ def raising(error):
     ("error", "message"),
     [
         (FactmemError("one\nsentence"), "one\\nsentence"),
+        (ArgumentError("number", "must be odd"), "error: --number must be odd\n"),
+        (ArgumentError("check_every", "must be odd"), "error: check_every must be odd\n"),
         (StoreError("'runs.sqlite' is full"), "error: 'runs.sqlite' is full"),
         (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "No space left on device"),
         (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "m.safetensors"), "device: 'm.safet"),

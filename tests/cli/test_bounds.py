@@ -66,6 +66,16 @@ def test_text_shows_bits_and_parameters():
     assert "parameters with 16-bit weights" in text
 
 
+def test_text_states_the_bound_of_theorem_8_only_where_it_applies():
+    small = ("bounds", "--subjects", "8", "--relations", "2", "--answers", "4")
+    text = run_text(*small)
+    assert "of Theorem 8 is not applicable here: |V| = 8 is below 16." in text
+    assert "40.0" not in text
+    text = run_text(*small, "--vocabulary", "16")
+    assert "which is 48.0 bits for c = 0, if S ≥ C · 17.9, with constants c and C." in text
+    assert "|V| ≥ 16 is met" in text
+
+
 def test_text_of_a_map_has_no_rows_of_relations():
     text = run_text("bounds", *MAP, "--bits", "50", "--zipf", "1.5")
     assert "│ bits for the answer of each fact │ 500.0 │" in " ".join(text.split())
@@ -82,7 +92,7 @@ def test_text_of_a_map_has_no_rows_of_relations():
         (("--facts", "3"), "--outputs is also required"),
         ((*TABLE, *MAP), "give either --subjects"),
         ((*TABLE, "--table", "x"), "give either --subjects"),
-        ((*TABLE, "--vocabulary", "255"), "vocabulary must be at least 256"),
+        ((*TABLE, "--vocabulary", "255"), "error: --vocabulary must be at least 256"),
         ((*TABLE, "--vocabulary", "0"), "--vocabulary must be at least 1, got 0"),
         ((*TABLE, "--bits", "3"), "--bits and --zipf require --facts and --outputs"),
         (("--table", "no-such-file"), "file 'no-such-file' does not exist"),

@@ -66,6 +66,8 @@ def test_finds_the_median_over_seeds_and_repeats_no_run(stand_in, store):
     more = run_json(*LINEAR, "--seeds", "2", "--seed", "7")
     assert {p["source"] for p in more["seeds"][0]["probes"]} == {"read"}
     assert {p["source"] for p in more["seeds"][1]["probes"]} == {"run"}
+    text = run_text(*LINEAR, "--seeds", "2", "--seed", "5")  # 7 and 6, from the store
+    assert "│ facts stored (lower median) │ 6 │" in text
     text = run_text(*LINEAR, "--seed", "5")  # all of it from the store
     assert f"│ largest stored N │ {data['seeds'][0]['lower']} │" in text
     assert f"Seed 5: stored {data['seeds'][0]['lower']}, not stored" in text
@@ -119,8 +121,14 @@ def test_compiled_transformer():
         ((*LINEAR, "--seeds", "1001"), "--seeds must be at most 1000"),
         ((*LINEAR, "--seed", "-1"), "--seed must be from 0"),
         ((*LINEAR, "--seed", "4294967295", "--seeds", "2"), "--seed must be from 0"),
-        ((*LINEAR, "--criterion", "0"), "criterion must be above 0 and at most 1, got 0.0"),
-        ((*LINEAR, "--criterion", "nan"), "criterion must be above 0 and at most 1, got nan"),
+        (
+            (*LINEAR, "--criterion", "0"),
+            "error: --criterion must be above 0 and at most 1, got 0.0",
+        ),
+        (
+            (*LINEAR, "--criterion", "nan"),
+            "error: --criterion must be above 0 and at most 1, got nan",
+        ),
         ((*LINEAR, "--search", "slow"), "slow"),
         ((*LINEAR, "--method", "fitted"), "fitted"),
         ((*LINEAR, "--workers", "0"), "--workers must be at least 1"),

@@ -81,7 +81,7 @@ def test_a_refuted_claim_that_fails_is_exit_code_0():
 def test_text_shows_verdicts():
     text = run_text("claims", code=1)
     assert "<b>statement</b>" in text
-    assert "fails: 2, holds: 1, holds within: 1" in text
+    assert "fails: 2, holds: 1, holds within tolerance: 1;" in text
     assert "holds within 2 %" in " ".join(text.split())
     assert "Not as expected: bad." in text
 

@@ -3,6 +3,8 @@
 import pytest
 from tests.cli.commands import rejected, run_json, run_text
 
+from factmem.cli import main, progress
+
 KEYS = {
     *("heads", "head_dim", "parameters", "stored_numbers", "facts", "facts_per_parameter"),
     *("accuracy", "min_margin", "relative_margin", "denoiser_margin", "status", "seconds"),
@@ -55,6 +57,7 @@ def test_compiled():
     assert "│ certified accuracy │ 1 │" in text
     assert "│ status │ certified │" in text
     assert "max attention leak" in text
+    assert f"│ facts in the table per parameter │ {12 / 256:.4g} │" in text
     assert "compile time (s)" in text
 
 
@@ -66,6 +69,12 @@ def test_compiled_searches_for_the_smallest_shape():
     assert data["dim"] == 8
     certified = [shape for shape in data["probes"] if shape["certified_accuracy"] == 1]
     assert data["parameters"] == min(shape["parameters"] for shape in certified)
+
+
+def test_progress_counts_iterations(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", 0.0)
+    assert main(["construct", "compiled", *map(str, (*SMALL, *SHAPE))]) == 0
+    assert capsys.readouterr().err.startswith("compiled: 50 iterations, loss ")
 
 
 def test_notes_about_open_questions_and_shared_answers(table_file):
@@ -110,9 +119,9 @@ def test_a_requirement_that_is_not_met_is_exit_code_1():
         ),
         (
             ("attention", *SMALL, "--dim", 8, "--head-dim", 9),
-            "head_dim must be from 1 to dim = 8, got 9",
+            "error: --head-dim must be from 1 to dim = 8, got 9\n",
         ),
-        (("attention", *SMALL, "--dim", 1, "--head-dim", 1), "dim must be at least 2"),
+        (("attention", *SMALL, "--dim", 1, "--head-dim", 1), "error: --dim must be at least 2"),
         (("mlp", *SMALL, "--dim", 8, "--head-dim", 4), "--width is required for mlp"),
         (
             ("mlp", *SMALL, "--dim", 8, "--head-dim", 4, "--width", 0),
@@ -139,7 +148,10 @@ def test_a_requirement_that_is_not_met_is_exit_code_1():
         (("compiled", *SMALL, "--dim", 8, "--heads", 1, "--head-dim", 1, "--width", 2), "1 key "),
         (("compiled", *SMALL, "--noise", 10**9), "is too large"),
         (("compiled", *SMALL[:-1], 10**9), "is too large"),
-        (("compiled", *SMALL, *SHAPE[:2], "--heads", 10**5, *SHAPE[4:]), "at most 10000"),
+        (
+            ("compiled", *SMALL, *SHAPE[:2], "--heads", 10**5, *SHAPE[4:]),
+            "error: --heads must be at most 10000",
+        ),
         (("something", *SMALL), "something"),
     ],
 )

@@ -91,7 +91,26 @@ def test_text_shows_the_stages():
     assert "end of initialization (flow time)" in text
     assert "end of hallucination (flow time)" in text
     assert "│ relation-only loss (nats) │ 1.386 │" in text
-    assert "training ended before its end" in run_text(*QUICK, "--until", "1")
+
+
+def test_a_note_says_why_hallucination_has_no_end():
+    early = run_text(*QUICK, "--until", "1")
+    assert "Training ended before the loss came within 0.1 of the relation-only loss." in early
+    assert "hallucination stage" not in early
+    during = run_text(*QUICK, "--until", "60")
+    assert "Training ended before the end of the hallucination stage." in during
+    one_relation = ["flow", "--subjects", "4", "--relations", "1", "--answers", "4"]
+    never = run_text(*one_relation, "--length", "8", "--scale", "1e-3")
+    assert "There is no hallucination stage." in never
+    assert "Training ended" not in never
+    assert "Training ended" not in run_text(*QUICK)
+
+
+def test_answers_of_a_structured_table_are_as_equally_frequent_as_possible():
+    uneven = ["flow", "--subjects", "8", "--relations", "2", "--answers", "3"]
+    data = run_json(*uneven, "--length", "8", "--until", "1")
+    shares = np.array([3, 3, 2]) / 8
+    assert data["levels"]["relation"] == pytest.approx(-(shares * np.log(shares)).sum())
 
 
 @pytest.mark.parametrize(
@@ -101,7 +120,10 @@ def test_text_shows_the_stages():
         (["--scale", "nan"], "--scale must be above 0"),
         (["--scale", "1e-200"], "squares of smaller weights underflow in float64"),
         (["--method", "sgd", "--scale", "1e-40"], "for SGD in float32, got 1e-40"),
-        (["--dim", "20"], "orthonormal embeddings of 21 prompt tokens"),
+        (
+            ["--dim", "20"],
+            "error: --dim must be at least 21 for orthonormal embeddings of 21 prompt",
+        ),
         (["--until", "0"], "--until must be positive and finite"),
         (["--until", "inf"], "--until must be positive and finite"),
         (["--learning-rate", "0.1"], "--learning-rate requires --method sgd"),
@@ -125,7 +147,7 @@ def test_text_shows_the_stages():
         (["--zipf", "-1"], "--zipf must be from 0 to 4"),
         (["--zipf", "nan"], "--zipf must be from 0 to 4"),
         (["--table", "nothing.csv"], "--table cannot be combined with"),
-        (["--plot", "flow.jpeg"], "must end in .png, .pdf or .svg"),
+        (["--plot", "flow.jpeg"], "error: --plot: the name of a figure must end in .png"),
         (["--plot", "nowhere/flow.png"], "nowhere' does not exist"),
     ],
 )

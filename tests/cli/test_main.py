@@ -67,11 +67,16 @@ def test_closed_streams_are_not_an_error(table, closed):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
-def test_a_full_disk_behind_stdout_is_named(table):
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    "arguments", [["facts", "t.csv", "--json"], ["facts", "t.csv"], ["facts", "--help"]]
+)
+def test_a_full_disk_behind_stdout_is_named(table, arguments, unbuffered):
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [*PROGRAM, "facts", "t.csv", "--json"],
+            [*PROGRAM, *arguments],
             cwd=table, stdout=full, stderr=subprocess.PIPE, text=True,
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
         )  # fmt: skip
     assert done.returncode == 2
     assert done.stderr == "factmem: error: No space left on device: '<stdout>'\n"

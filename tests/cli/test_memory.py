@@ -34,7 +34,12 @@ def test_maximal_reports_its_proof():
     crowded = run_json("memory", "maximal", "--dim", 8, "--facts", 60)
     assert (crowded["verdict"], crowded["feasible"]) == ("infeasible", False)
     assert crowded["certificate_residual"] < crowded["certificate_threshold"]
+    assert (stored["status"], crowded["status"]) == ("proved_feasible", "proved_infeasible")
     text = run_text("memory", "maximal", "--dim", 8, "--facts", 60, "--require", 1, code=1)
+    assert "│ status │ proved_infeasible │" in text
+    assert (
+        "No matrix stores all associations; the accuracy is that of the squared-hinge minimizer."
+    ) in text
     assert "storing all associations is │ infeasible" in text
     assert "bits per parameter" in text
     assert "The accuracy is below the required 1.0." in text
@@ -94,7 +99,7 @@ def test_a_single_output_has_no_margin():
         ((*HEBBIAN, "--outputs", "0"), "--outputs must be at least 1, got 0"),
         ((*HEBBIAN, "--seed", "-1"), "--seed must be from 0"),
         ((*HEBBIAN, "--require", "2"), "--require must be an accuracy"),
-        ((*HEBBIAN, "--width", "4"), "hebbian has no option width"),
+        ((*HEBBIAN, "--width", "4"), "error: --width cannot be used with hebbian\n"),
         ((*HEBBIAN, "--bits", "0"), "--bits must be from 1 to 24, got 0"),
         ((*HEBBIAN, "--weight-noise", "-1"), "--weight-noise must be from 0 to 1e6"),
         ((*HEBBIAN, "--weight-noise", "nan"), "--weight-noise must be from 0 to 1e6"),
@@ -108,10 +113,19 @@ def test_a_single_output_has_no_margin():
             "cannot have distinct answers among 2",
         ),
         ((*HEBBIAN, "--target", "x\ny"), "--target"),
-        (("low-rank", *HEBBIAN[1:]), "low-rank requires rank"),
-        (("low-rank", *HEBBIAN[1:], "--rank", "9"), "rank must be from 1 to dim = 8, got 9"),
-        (("tangent", *HEBBIAN[1:], "--width", "4", "--degree", "3"), "degree must be even"),
-        (("fitted-relu", *HEBBIAN[1:], "--width", "0"), "width must be at least 1"),
+        (("low-rank", *HEBBIAN[1:]), "error: --rank is required for low-rank\n"),
+        (
+            ("low-rank", *HEBBIAN[1:], "--rank", "9"),
+            "error: --rank must be from 1 to dim = 8, got 9\n",
+        ),
+        (
+            ("tangent", *HEBBIAN[1:], "--width", "4", "--degree", "3"),
+            "error: --degree must be even",
+        ),
+        (
+            ("fitted-relu", *HEBBIAN[1:], "--width", "0"),
+            "error: --width must be at least 1, got 0\n",
+        ),
         (("no\x1bmethod", *HEBBIAN[1:]), "choose from hebbian"),
         (HEBBIAN[:3], "--facts is required"),
     ],

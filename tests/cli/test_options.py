@@ -1,6 +1,7 @@
 """Checks of options, and what their messages say."""
 
 import pytest
+from tests.cli.commands import rejected
 
 from factmem._core.errors import FactmemError
 from factmem.cli import options
@@ -30,7 +31,7 @@ def test_output_paths_must_be_usable(monkeypatch, tmp_path, check, path):
 
 def test_a_directory_is_not_an_output_file_and_a_file_not_a_directory(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(FactmemError, match="is not a file name"):
+    with pytest.raises(FactmemError, match=r"' is a directory$"):
         options.check_output_file("--out", str(tmp_path))
     with pytest.raises(FactmemError, match="file' is not a directory"):
         options.check_output_dir("--out", str(tmp_path / "file"))
@@ -42,6 +43,33 @@ def test_a_store_needs_an_existing_directory_like_other_files(tmp_path):
     with pytest.raises(FactmemError, match=r"^--store: directory '.*missing' does not exist$"):
         store_path(str(tmp_path / "missing" / "runs.sqlite"))
     assert store_path(str(tmp_path / "runs.sqlite")) == str(tmp_path / "runs.sqlite")
+
+
+def test_a_store_that_is_a_directory_is_named_with_its_source(monkeypatch, tmp_path):
+    with pytest.raises(FactmemError, match=r"^--store: '.*' is a directory$"):
+        store_path(str(tmp_path))
+    monkeypatch.setenv("FACTMEM_STORE", str(tmp_path))
+    with pytest.raises(FactmemError, match=r"^FACTMEM_STORE: '.*' is a directory$"):
+        store_path(None)
+    monkeypatch.delenv("FACTMEM_STORE")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    (tmp_path / "factmem" / "runs.sqlite").mkdir(parents=True)
+    with pytest.raises(FactmemError, match=r"^store: '.*runs.sqlite' is a directory$"):
+        store_path(None)
+
+
+@pytest.mark.parametrize("command", [("runs",), ("capacity", "linear", "--dim", 4), ("claims",)])
+def test_commands_name_the_variable_of_a_store_that_is_a_directory(monkeypatch, tmp_path, command):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FACTMEM_STORE", ".")
+    assert rejected(*command) == "factmem: error: FACTMEM_STORE: '.' is a directory\n"
+
+
+def test_a_table_must_be_a_file(tmp_path):
+    message = f"'{tmp_path}' is a directory, expected a CSV file\n"
+    assert rejected("facts", tmp_path) == f"factmem: error: {message}"
+    for command in (("flow",), ("bounds",), ("construct", "compiled")):
+        assert rejected(*command, "--table", tmp_path) == f"factmem: error: --table: {message}"
 
 
 def test_the_directory_of_the_default_store_is_created(monkeypatch, tmp_path):

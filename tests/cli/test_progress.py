@@ -46,6 +46,22 @@ def test_prints_plain_lines_without_a_terminal_every_five_seconds(capsys, clock)
     assert capsys.readouterr() == ("", "fit: 1,200 steps, loss 0.25\n")
 
 
+def test_nothing_is_counted_before_there_are_steps(capsys, clock):
+    with progress(OutputOptions(), "flow", 100, "point") as report:
+        replay(
+            clock, report,
+            (6.0, None, {"time": 22.63}), (12.0, None, {"time": 30.0}), (18.0, 10, {"time": 5.0}),
+            (24.0, 20, {"time": 6.0}), (30.0, 30, {"time": 7.0}),
+        )  # fmt: skip
+    assert capsys.readouterr().err.splitlines() == [
+        "flow: time 22.63",
+        "flow: time 30",
+        "flow: 10 points, time 5",
+        "flow: 20 points, time 6",
+        "flow: 30 points, time 7, at most 42 s left",
+    ]
+
+
 def test_the_estimate_leaves_out_compilation(capsys, clock):
     """The step function compiles between the first report and the second, for 20 s here."""
     with progress(OutputOptions(), "train", 1000) as report:
@@ -83,6 +99,17 @@ def test_the_number_of_remaining_steps_may_change(capsys, clock):
         "capacity: 2 probes, running 1, left 2, bracket 26 ≤ S\n"
         "capacity: 3 probes, running 1, left 1, bracket 26 ≤ S < 27, about 6 s left\n"
     )
+
+
+@pytest.mark.parametrize("total", [None, 10])
+def test_a_bar_counts_nothing_before_there_are_steps(capsys, monkeypatch, total):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with progress(OutputOptions(), "flow", total, "point") as report:
+        report(None, loss=0.5)
+    _, err = capsys.readouterr()
+    assert "flow: loss 0.5" in err
+    assert "point" not in err
 
 
 @pytest.mark.parametrize("total", [None, 10])

@@ -62,7 +62,7 @@ def test_writes_files_and_resumes_from_a_checkpoint(tmp_path):
     assert fresh["runs"] != first["runs"]
     assert not fresh["resumed"]
     message = rejected(*TRAIN, *SHORT, "--checkpoint", model, "--fresh")
-    assert "must contain 'training', but it contains 'transformer'" in message
+    assert "m.safetensors' is not a factmem checkpoint" in message
     assert load_transformer(model), "a file that is no checkpoint is left alone"
 
 
@@ -71,6 +71,7 @@ def test_a_requirement_that_is_not_met_is_exit_code_1():
     assert "The accuracy is below the required 1.0." in text
     assert "accuracy (all facts, new noise)" in text
     assert "│ status │ step_limit │" in text
+    assert f"│ facts in the table per parameter │ {30 / 816:.4g} │" in text
 
 
 def test_options_make_a_protocol():
@@ -116,14 +117,14 @@ def test_reports_the_best_of_three_learning_rates(monkeypatch):
         (("--steps", "0"), "--steps must be at least 1, got 0"),
         (("--batch", "-1"), "--batch must be at least 1, got -1"),
         (("--batch", "2000000000"), "is too large"),
-        (("--learning-rate", "0"), "must be positive"),
+        (("--learning-rate", "0"), "error: --learning-rate must be positive"),
         (("--learning-rate", "nan"), "must be positive"),
         (("--fresh",), "--fresh requires --checkpoint"),
-        (("--plot", "p.gif"), ".png, .pdf or .svg"),
+        (("--plot", "p.gif"), "error: --plot: the name of a figure must end in .png, .pdf or .svg"),
         (("--plot", "/no/such/p.png"), "--plot: directory '/no/such' does not exist"),
         (("--out", "/no/such/m"), "--out: directory '/no/such' does not exist"),
         (("--checkpoint", "/no/such/c"), "--checkpoint: directory '/no/such' does not exist"),
-        (("--out", "/tmp"), "--out: '/tmp' is not a file name"),
+        (("--out", "/tmp"), "--out: '/tmp' is a directory"),
         (("--checkpoint", ""), "--checkpoint: '' is not a file name"),
         (("--steps", "1" + 40 * "0"), "at most 1073741824"),
         (("--require", "2"), "--require must be an accuracy"),
@@ -132,6 +133,15 @@ def test_reports_the_best_of_three_learning_rates(monkeypatch):
 )
 def test_rejects_bad_input(arguments, message):
     assert message in rejected(*TRAIN, *arguments)
+
+
+@pytest.mark.parametrize("more", [(), ("--fresh",)])
+def test_rejects_a_checkpoint_that_is_another_file(tmp_path, more):
+    file = tmp_path / "t.csv"
+    file.write_text("subject,relation,answer\n")
+    message = rejected(*TRAIN, "--checkpoint", file, *more)
+    assert message == f"factmem: error: --checkpoint: '{file}' is not a factmem checkpoint\n"
+    assert file.exists()
 
 
 def test_rejects_bad_shapes_and_missing_tables():

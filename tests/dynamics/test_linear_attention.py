@@ -97,8 +97,8 @@ def test_initial_weights():
 
 def test_rejects_too_small_dimensions():
     model = LinearAttention.equal(TOKENS, ANSWERS, 1.0)
-    with pytest.raises(FactmemError, match=r"dim at least 7, got 6"):
+    with pytest.raises(FactmemError, match=r"^dim must be at least 7 .*, got 6$"):
         AttentionMatrices.from_reduced(model, 6, key=jr.key(0))
-    with pytest.raises(FactmemError, match=r"8 answers need dim at least 8, got 7"):
+    with pytest.raises(FactmemError, match=r"^dim must be at least 8 .* and 8 answers, got 7$"):
         check_dim(7, 3, 8)
     check_dim(8, 3, 8)

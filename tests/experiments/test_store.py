@@ -326,10 +326,11 @@ def test_rejects_a_default_store_whose_folder_cannot_be_created(path, monkeypatc
     assert "cannot create the folder" in rejection(default_store())
 
 
-def test_rejects_a_folder_as_the_file(path):
+@pytest.mark.parametrize("read_only", [False, True])
+def test_rejects_a_folder_as_the_file(path, read_only):
     path.mkdir()
-    with pytest.raises(StoreError, match="cannot be opened"):
-        Store(path)
+    with pytest.raises(StoreError, match=r"^'runs\.sqlite' is a directory, expected a file$"):
+        Store(path, read_only=read_only)
 
 
 def test_a_read_only_store_rejects_writes(path):

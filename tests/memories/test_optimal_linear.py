@@ -91,6 +91,20 @@ def test_metrics_are_json_data():
         "iterations": feasible.minimum.iterations,
         "status": feasible.status.label,
     }
+    assert feasible.metrics["status"] == "proved_feasible"
     infeasible = optimal_linear_memory(Associations.draw(60, 8, key=jr.key(0))).metrics
+    assert infeasible["status"] == "proved_infeasible"
     assert (infeasible["verdict"], infeasible["feasible"]) == ("infeasible", False)
     assert infeasible["certificate_residual"] < infeasible["certificate_threshold"]
+
+
+def test_an_infeasible_memory_is_the_minimizer_of_the_squared_hinge():
+    """Its margins are those of the stationary point of the written-out loss."""
+    pairs = Associations.draw(60, 8, key=jr.key(0))
+    best = optimal_linear_memory(pairs)
+    keys, values = (np.asarray(vectors, float) for vectors in (pairs.keys, pairs.values))
+    scores = keys @ np.asarray(best.model.matrix, float).T @ values.T
+    slack = np.maximum(0, 1 - np.diag(scores)[:, None] + scores)
+    np.fill_diagonal(slack, 0)
+    pull = slack.sum(axis=1)[:, None] * values - slack @ values
+    assert np.abs(pull.T @ keys).max() < 1e-4 * slack.sum()

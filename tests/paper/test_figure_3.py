@@ -78,10 +78,15 @@ def test_mlp_changes_the_scores(result):
 def test_panels_and_data_show_the_result(plot, result):
     attention3, scores3, attention4, scores4 = plot.panels
     for panel, name in ((attention3, "attention"), (attention4, "mlp")):
-        np.testing.assert_array_equal(panel.values, result[name]["attention"])
+        np.testing.assert_array_equal(panel.values, result[name]["attention"][::-1])
+        assert [head for _, head in panel.y.ticks] == ["4", "3", "2", "1"], "head 1 is at the top"
+        assert [row[0].split(" attends")[0] for row in panel.hover_texts] == [
+            *("head 4", "head 3", "head 2", "head 1")
+        ]
         assert [token for _, token in panel.x.ticks] == result["prompt"]
     assert scores3.values[0] == tuple(result["attention"]["scores"])
     assert scores3.values[1:] == tuple(map(tuple, result["attention"]["written"][::-1]))
+    assert [name for _, name in scores3.y.ticks][1:] == ["head 4", "head 3", "head 2", "head 1"]
     assert scores4.values == (tuple(result["mlp"]["scores"]), tuple(result["mlp"]["before"]))
     assert [name for _, name in scores4.y.ticks] == ["with MLP", "all heads"]
     for panel in (scores3, scores4):

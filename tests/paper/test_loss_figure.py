@@ -66,8 +66,8 @@ def test_plot_shows_the_first_seed_and_the_caption_the_range():
     (chart,) = plot.panels
     assert [(line.name, line.kind) for line in chart.lines] == [
         ("total", "curve"),
-        ("relation only", "curve"),
-        ("subject only", "curve"),
+        ("relation loss", "curve"),
+        ("subject loss", "curve"),
         ("total, exact gradient flow", "reference"),
     ]
     assert chart.lines[0].y == (3.4, 2.2, 2.1, 0.1)

@@ -26,8 +26,8 @@ def test_shows_all_three_losses():
     lines = {line.name: line for line in chart_of(losses).lines}
     for name, values in (
         ("total", losses.loss),
-        ("relation only", losses.statistics.relation_loss),
-        ("subject only", losses.statistics.subject_loss),
+        ("relation loss", losses.statistics.relation_loss),
+        ("subject loss", losses.statistics.subject_loss),
     ):
         assert np.array_equal(lines[name].y, values)
         assert np.array_equal(lines[name].x, TIMES)

@@ -102,6 +102,21 @@ def test_short_logarithmic_axes_have_ticks_at_2_and_5():
     assert labels[1] == set()
 
 
+@pytest.mark.parametrize("low", [0.3, 1.0, 1.3, 2.0, 2.3, 6.0, 900.0, 1e6])
+@pytest.mark.parametrize("factor", [1.001, 1.25, 1.9, 3.0, 4.5, 7.0])
+def test_visible_labels_of_logarithmic_axes_are_true_and_at_least_two(low, factor):
+    figure = draw(chart(Line("a", (1.0, 2.0), (low, factor * low))))
+    (axes,) = figure.axes
+    bottom, top = axes.get_ylim()
+    labels = [
+        (label.get_text(), label.get_position()[1]) for label in axes.get_yticklabels(which="both")
+    ]
+    labels = {text: y for text, y in labels if text and bottom <= y <= top}
+    assert len(labels) >= 2
+    for text, value in labels.items():
+        assert float(text.replace(",", "")) == pytest.approx(value, rel=1e-5)
+
+
 def test_limits_fit_measured_lines_and_not_references():
     measured = Line("a", (10.0, 100.0), (1.0, 5.0), (0.5, 5.0), (1.0, 8.0))
     reference = Line("theory", (1e-3, 1e9), (1e-3, 1e9), kind="reference")
@@ -199,6 +214,17 @@ def test_panels_fill_rows_and_spare_axes_are_hidden():
     figure = draw(chart(), chart(), chart(), columns=2)
     assert [axes.axison for axes in figure.axes] == [True, True, True, False]
     assert len(draw(chart(), columns=4).axes) == 1
+
+
+def test_a_long_title_is_broken_into_lines_that_fit():
+    title = "16 subjects, 4 relations, 8 answers each, softmax attention, sgd, " * 3
+    figure = draw(chart(), title=title)
+    render(figure)
+    (text,) = [text for text in figure.texts if "softmax" in text.get_text()]
+    assert text.get_text().split() == title.split()
+    extent = text.get_window_extent()
+    assert extent.x0 >= 0
+    assert extent.x1 <= figure.bbox.x1
 
 
 def test_all_text_is_plain_text():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from factmem._core.errors import FactmemError, TensorFileError
 from factmem._core.tensor_files import save_tensors
-from factmem.training.checkpoint import Checkpoint, digest
+from factmem.training.checkpoint import Checkpoint, digest, is_checkpoint
 
 ARRAYS = {"weights": jnp.arange(6.0).reshape(2, 3), "count": jnp.asarray([3], jnp.int32)}
 RECORDS = [{"status": None, "checks": [[0, 0.1, 0.5], [10, None, 0.0]]}]
@@ -94,3 +94,12 @@ def test_discards_checkpoints_only(tmp_path):
     with pytest.raises(TensorFileError):
         Checkpoint.discard(tmp_path / "table.csv")
     assert (tmp_path / "table.csv").exists()
+
+
+def test_recognizes_checkpoints(tmp_path):
+    Checkpoint(tmp_path / "c", "mine").save(ARRAYS, RECORDS)
+    save_tensors(tmp_path / "model", "transformer", {}, {})
+    (tmp_path / "table.csv").write_text("subject,relation,answer\n")
+    assert is_checkpoint(tmp_path / "c")
+    assert not is_checkpoint(tmp_path / "model")
+    assert not is_checkpoint(tmp_path / "table.csv")

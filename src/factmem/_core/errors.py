@@ -1,10 +1,33 @@
 """Errors that the user can fix. Each message is one sentence."""
 
-__all__ = ["FactTableError", "FactmemError", "StoreError", "TensorFileError", "printable"]
+__all__ = [
+    "ArgumentError",
+    "FactTableError",
+    "FactmemError",
+    "StoreError",
+    "TensorFileError",
+    "printable",
+]
 
 
 class FactmemError(ValueError):
     """Invalid input; the message says what is wrong and what is allowed."""
+
+
+class ArgumentError(FactmemError):
+    """An invalid argument that a user may have given by a flag, which the command line then names.
+
+    Args:
+        argument: its name, such as `head_dim`.
+        problem: the rest of the sentence, such as `must be at least 1, got 0`.
+    """
+
+    def __init__(self, argument: str, problem: str) -> None:
+        super().__init__(argument, problem)
+        self.argument, self.problem = argument, problem
+
+    def __str__(self) -> str:
+        return f"{self.argument} {self.problem}"
 
 
 class FactTableError(FactmemError):

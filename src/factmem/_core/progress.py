@@ -6,4 +6,4 @@ __all__ = ["Report"]
 
 Report = Callable[..., None]
 """Called during long computations as `report(steps, loss=…, accuracy=…)`: the number of steps
-completed, and the metrics that are available."""
+completed, or None while nothing is counted, and the metrics that are available."""

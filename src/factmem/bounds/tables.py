@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import betaln, gammaln, polygamma
 
-from factmem._core.errors import FactmemError
+from factmem._core.errors import ArgumentError, FactmemError
 from factmem.bounds.occupancy import (
     log_probability_all_seen,
     unseen_distribution,
@@ -121,9 +121,10 @@ def random_table_bits(subjects: int, relations: int, answers: int, vocabulary: i
         )
     spare = vocabulary - relations * answers
     if spare < 0:
-        raise FactmemError(
-            f"vocabulary must be at least {relations * answers} for {relations} relations with "
-            f"{answers} answers each, got {vocabulary}"
+        raise ArgumentError(
+            "vocabulary",
+            f"must be at least {relations * answers} for {relations} relations with "
+            f"{answers} answers each, got {vocabulary}",
         )
     return TableBits(
         subjects * relations * math.log2(answers),
@@ -150,8 +151,8 @@ def table_bits(table: FactTable, vocabulary: int | None = None) -> TableBits:
     used = int((table.answer_counts > 0).sum())
     vocabulary = table.answers if vocabulary is None else vocabulary
     if vocabulary < used:
-        raise FactmemError(
-            f"vocabulary must be at least the table's {used} answers, got {vocabulary}"
+        raise ArgumentError(
+            "vocabulary", f"must be at least the table's {used} answers, got {vocabulary}"
         )
     if table.disjoint:
         set_bits = _log2_set_choices(set_sizes.astype(float), np.ones(len(set_sizes)), vocabulary)

@@ -4,13 +4,15 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import nullcontext
 from importlib.metadata import version
 from typing import Any
 
 from cyclopts import App, CycloptsError, MissingArgumentError, Parameter, UnknownCommandError
 
-from factmem._core.errors import FactmemError, printable
-from factmem.cli.render import STDOUT, CommandResult, emit
+from factmem._core.errors import ArgumentError, FactmemError, printable
+from factmem.cli.options import flag
+from factmem.cli.render import STDOUT, CommandResult, emit, named_stdout
 
 __all__ = ["app", "main"]
 
@@ -19,6 +21,8 @@ _COMMANDS = (
     *("bounds", "claims", "figure", "reproduce", "runs"),
 )
 """Each is the function or the app of this name in the module of this name."""
+
+_PRINTED = {"--help", "-h", "--version"}
 
 BAD_INPUT = 2
 INTERNAL_ERROR = 70
@@ -59,10 +63,15 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if not arguments or arguments[0] in ("--help", "-h"):
             app.resolved_commands()  # the list of commands shows the docstring of each
-        result = app(list(arguments))
+        # The parser itself prints the help and the version.
+        prints = not arguments or not _PRINTED.isdisjoint(arguments)
+        with named_stdout() if prints else nullcontext():
+            result = app(list(arguments))
         return emit(result) if isinstance(result, CommandResult) else 0
     except CycloptsError as error:
         return _fail(_parser_message(error, arguments))
+    except ArgumentError as error:
+        return _fail(_argument_message(error, arguments))
     except FactmemError as error:
         return _fail(str(error))
     except (BrokenPipeError, SystemExit):
@@ -95,6 +104,16 @@ def _fail(message: str) -> int:
 def _discard_stdout() -> None:
     """Redirect stdout to nowhere, so that Python does not fail again when it flushes at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _argument_message(error: ArgumentError, arguments: Sequence[str]) -> str:
+    """Name the flag of the argument if the command has one."""
+    _, apps, _ = app.parse_commands(list(arguments))
+    flags = {
+        name for argument in apps[-1].assemble_argument_collection() for name in argument.names
+    }
+    name = flag(error.argument)
+    return f"{name} {error.problem}" if name in flags else str(error)
 
 
 def _parser_message(error: CycloptsError, arguments: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from factmem.cli.options import check_positive, read_table
 from factmem.cli.render import CommandResult, OutputOptions, render_table
 
 if TYPE_CHECKING:
-    from factmem.bounds import TableBits
+    from factmem.bounds import RandomTableConditions, TableBits
 
 __all__ = ["bounds"]
 
@@ -119,19 +119,28 @@ def _random_table_bounds(
         **_bits_data(table_bits),
         **asdict(conditions),
     }
-    notes = [
-        "This is the entropy of a random table. Theorem 8 states the lower bound S R log2 D + "
-        f"(1 − c) R D log2(|V|/D), which is {conditions.printed_bits:,.1f} bits for c = 0, if "
-        f"|V| ≥ {conditions.vocabulary_needed:,} and S ≥ C · {conditions.subjects_scale:,.1f}, "
-        "with constants c and C."
-    ]
+    notes = ["This is the entropy of a random table.", _theorem_8_note(conditions, words)]
     return _result("a random table of facts", data, notes, output)
+
+
+def _theorem_8_note(conditions: "RandomTableConditions", words: int) -> str:
+    bound = "lower bound S R log2 D + (1 − c) R D log2(|V|/D)"
+    needed = conditions.vocabulary_needed
+    if words < needed:
+        return (
+            f"The {bound} of Theorem 8 is not applicable here: |V| = {words:,} is below {needed:,}."
+        )
+    return (
+        f"Theorem 8 states the {bound}, which is {conditions.printed_bits:,.1f} bits for c = 0, if "
+        f"S ≥ C · {conditions.subjects_scale:,.1f}, with constants c and C. Its condition "
+        f"|V| ≥ {needed:,} is met."
+    )
 
 
 def _table_bounds(table: str, vocabulary: int | None, output: OutputOptions) -> CommandResult:
     from factmem.bounds import table_bits
 
-    fact_table = read_table(table)
+    fact_table = read_table(table, "--table")
     data = {
         "table": table,
         "subjects": fact_table.subjects,

@@ -42,7 +42,7 @@ class SearchOptions:
     """fast: start at an estimate and widen the range. paper: the authors' bisection of a wide
     range."""
     seeds: int = 1
-    """Number of seeds; each has its own search, and the median is reported."""
+    """Number of seeds; each has its own search, and the lower median is reported."""
     seed: int = 0
     """The first seed."""
 
@@ -293,7 +293,7 @@ def _format_size(size: int | None) -> str:
 
 def _labels(symbol: str) -> dict[str, str]:
     return {
-        "facts": "facts stored (median seed)",
+        "facts": "facts stored (lower median)",
         "parameters": "parameters",
         "facts_per_parameter": "facts per parameter",
         "lower": f"largest stored {symbol}",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-    from factmem.paper import Check, CheckedClaim, Claim
+    from factmem.paper import Check, CheckedClaim, Claim, Verdict
 
 __all__ = ["claim_data", "claims"]
 
@@ -122,9 +122,14 @@ def _render(checked: "list[CheckedClaim]", data: dict[str, Any]) -> "RenderableT
         lines = [_format_check(check) for check in result.finding.checks]
         lines += [result.finding.note] if result.finding.note else []
         table.add_row(claim, _format_verdict(result), Text("\n".join(lines)))
-    verdicts = Counter(result.finding.verdict.sentence for result in checked)
+    verdicts = Counter(_count_label(result.finding.verdict) for result in checked)
     counts = ", ".join(f"{verdict}: {count}" for verdict, count in sorted(verdicts.items()))
     return Group(table, Text(f"{counts}; took {data['seconds']:.0f} s."), *_unexpected(checked))
+
+
+def _count_label(verdict: "Verdict") -> str:
+    """Return a verdict without a number; "holds within" needs an object."""
+    return verdict.sentence + " tolerance" * (verdict.label == "holds_within")
 
 
 def _format_verdict(checked: "CheckedClaim") -> "Text":

@@ -151,7 +151,7 @@ def construct(
         prompts=facts.prompt_spec(),
         seed=facts.seed,
     )
-    with progress(output, method) as report:
+    with progress(output, method, unit="iteration") as report:
         result = spec.run(report)
     built = result.built
     recalled = result.instance.recall(result.model, prompts)
@@ -210,7 +210,7 @@ _LABELS = {
     "block_size": "max tokens per head",
     "parameters": "parameters",
     "stored_numbers": "stored numbers (with embeddings)",
-    "facts_per_parameter": "facts per parameter",
+    "facts_per_parameter": "facts in the table per parameter",
     "bits": "bits per weight",
     "prompts": "prompts per fact",
     "accuracy": "accuracy",

@@ -37,8 +37,9 @@ def flow(
 
     The stages show when relations are learned and when subjects are. Times are flow times: steps ×
     learning rate. Initialization ends when the loss first comes within 0.1 of the relation-only
-    loss (log D); the hallucination stage ends when the loss is last within 0.1 of it. With
-    --json, a stage that does not exist is null.
+    loss, H(a | r), which is log D if the answers of a relation are equally frequent; the
+    hallucination stage ends when the loss is last within 0.1 of it. With --json, a stage that
+    does not exist is null.
     """
     check_flow_options(facts, learning, curve)
     from factmem._core.timing import Stopwatch
@@ -266,7 +267,7 @@ def _render(data: dict[str, Any], initial_loss: float) -> "RenderableType":
         "facts": data["facts"],
         "initial_loss": initial_loss,
         "init_end": stages["init_end"],
-        "relation_loss": levels["relation"],
+        "relation_only_loss": levels["relation"],
         "hallucination_end": stages["hallucination_end"],
         "end": float(data["times"][-1]),
         "final_loss": float(data["loss"][-1]),
@@ -274,9 +275,7 @@ def _render(data: dict[str, Any], initial_loss: float) -> "RenderableType":
         "seconds": data["seconds"],
         "compile_seconds": data["compile_seconds"],
     }
-    notes = []
-    if stages["hallucination_end"] is None:
-        notes.append("There is no hallucination stage, or training ended before its end.")
+    notes = _stage_notes(stages, rows["final_loss"] - levels["relation"])
     if stages["subject_only"] is not None:
         notes.append("There is a stage in which only subjects are known.")
     if data["exact_flow"] is not None:
@@ -286,11 +285,26 @@ def _render(data: dict[str, Any], initial_loss: float) -> "RenderableType":
     return render_table(title, _LABELS, rows, notes)
 
 
+def _stage_notes(stages: dict[str, Any], final_excess: float) -> list[str]:
+    """Say why there is no end of hallucination; the excess is over the relation-only loss."""
+    from factmem.dynamics.stages import TOLERANCE
+
+    if stages["hallucination_end"] is not None:
+        return []
+    if stages["hallucination"] is not None:
+        return ["Training ended before the end of the hallucination stage."]
+    if stages["init_end"] is None and final_excess > TOLERANCE:
+        return [
+            f"Training ended before the loss came within {TOLERANCE} of the relation-only loss."
+        ]
+    return ["There is no hallucination stage."]
+
+
 _LABELS = {
     "facts": "facts",
     "initial_loss": "initial loss (nats)",
     "init_end": "end of initialization (flow time)",
-    "relation_loss": "relation-only loss (nats)",
+    "relation_only_loss": "relation-only loss (nats)",
     "hallucination_end": "end of hallucination (flow time)",
     "end": "end of training (flow time)",
     "final_loss": "final loss (nats)",

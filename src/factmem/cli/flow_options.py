@@ -10,7 +10,7 @@ from factmem._core.errors import FactmemError
 from factmem.cli.options import (
     check_array_size,
     check_length,
-    check_output_file,
+    check_plot_file,
     check_positive,
     check_seed,
     check_table_file,
@@ -50,8 +50,8 @@ class FlowFactOptions:
     answers: int | None = None
     """D, the number of answers per relation."""
     table: str = "structured"
-    """structured: all answers equally frequent, as in Figure 5. random: a random table. Otherwise
-    the path of a CSV file."""
+    """structured: answers as equally frequent as possible, as in Figure 5. random: a random table.
+    Otherwise the path of a CSV file."""
     noise: int | None = None
     """Number of different noise tokens (default: S + R)."""
     length: int = 32
@@ -87,7 +87,7 @@ class FlowFactOptions:
             return TableSpec.structured(*sizes)
         if self.table == "random":
             return TableSpec.random(*sizes)
-        check_table_file(self.table)
+        check_table_file(self.table, "--table")
         return TableSpec.csv(self.table)
 
 
@@ -178,10 +178,7 @@ class CurveOptions:
         if not 2 <= self.points <= _MAX_POINTS:
             raise FactmemError(f"--points must be from 2 to {_MAX_POINTS}, got {self.points}")
         if self.plot is not None:
-            from factmem.plotting.save import check_format
-
-            check_format(self.plot)
-            check_output_file("--plot", self.plot)
+            check_plot_file("--plot", self.plot)
 
 
 def check_flow_options(

@@ -120,7 +120,7 @@ def memory(
     }
     passed = evaluation.passed(score.accuracy)
     title = f"{method}: {chosen.summary}"
-    notes = requirement_notes(passed, evaluation.require)
+    notes = [result.status.sentence, *requirement_notes(passed, evaluation.require)]
     return CommandResult(data, lambda: render_table(title, _LABELS, data, notes), output, passed)
 
 

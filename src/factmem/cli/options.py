@@ -30,6 +30,7 @@ __all__ = [
     "check_length",
     "check_output_dir",
     "check_output_file",
+    "check_plot_file",
     "check_positive",
     "check_seed",
     "check_table_file",
@@ -87,7 +88,7 @@ class FactOptions:
         from factmem.experiments.specs import TableSpec
 
         if self.table is not None:
-            check_table_file(self.table)
+            check_table_file(self.table, "--table")
             return TableSpec.csv(self.table)
         sizes: Any = (self.subjects, self.relations, self.answers)
         return TableSpec.random(*sizes)
@@ -218,36 +219,47 @@ def store_path(file: str | None) -> str:
     """Return the path of the store: the file that was given, or the default.
 
     Raises:
-        FactmemError: this is not a file name, or its directory does not exist.
+        FactmemError: this is not a file name, it is a directory, or its directory does not exist.
     """
-    if file is None:
-        from factmem.experiments import default_store
+    if file is not None:
+        check_file_name("--store", file)
+        return file
+    from factmem.experiments import default_store
 
-        return str(default_store())
-    check_file_name("--store", file)
-    return file
+    path = default_store()
+    if path.is_dir():
+        source = "FACTMEM_STORE" if os.environ.get("FACTMEM_STORE") else "store"
+        raise FactmemError(f"{source}: '{printable(str(path), 200)}' is a directory")
+    return str(path)
 
 
-def read_table(table: str) -> "FactTable":
+def read_table(table: str, option: str | None = None) -> "FactTable":
     """Read the table that a user names.
+
+    Args:
+        table: the path.
+        option: the flag that names the file; None for an argument without a flag.
 
     Raises:
         FactTableError: the file does not exist or is not a valid table.
     """
     from factmem.facts import read_csv
 
-    check_table_file(table)
+    check_table_file(table, option)
     return read_csv(table)
 
 
-def check_table_file(table: str) -> None:
+def check_table_file(table: str, option: str | None = None) -> None:
     """Raise FactTableError if there is no such file."""
+    prefix, name = f"{option}: " if option else "", printable(table, 200)
     # A path can be neither empty nor contain NUL.
     if not table or "\0" in table or not Path(table).exists():
         raise FactTableError(
-            f"file '{printable(table, 200)}' does not exist; a table is a CSV file with the "
-            "columns subject, relation, answer"
+            f"{prefix}file '{name}' does not exist; a table is a CSV file with the columns "
+            "subject, relation, answer"
         )
+    if Path(table).is_dir():
+        raise FactTableError(f"{prefix}'{name}' is a directory, expected a CSV file")
 
 
 def flag(name: str) -> str:
@@ -313,8 +325,10 @@ def check_file_name(option: str, file: str) -> None:
         option: the flag that names the file, such as `--out`.
         file: the path.
     """
-    if not file or "\0" in file or Path(file).is_dir():
+    if not file or "\0" in file:
         raise FactmemError(f"{option}: '{printable(file, 200)}' is not a file name")
+    if Path(file).is_dir():
+        raise FactmemError(f"{option}: '{printable(file, 200)}' is a directory")
     _check_parent(option, Path(file).absolute())
 
 
@@ -331,6 +345,17 @@ def check_output_file(option: str, file: str) -> None:
     path = Path(file).absolute()
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise FactmemError(f"{option}: '{printable(file, 200)}' is not writable")
+
+
+def check_plot_file(option: str, file: str) -> None:
+    """Raise FactmemError if a plot cannot be written to a file, or has no known format."""
+    from factmem.plotting.save import check_format
+
+    try:
+        check_format(file)
+    except FactmemError as error:
+        raise FactmemError(f"{option}: {error}") from None
+    check_output_file(option, file)
 
 
 def check_output_dir(option: str, directory: str) -> None:

@@ -29,8 +29,9 @@ def progress(
         unit: what is counted.
 
     Yields:
-        A function to call with the number of completed steps and named values to show. A value
-        named `left` is the number of remaining steps and overrides the total.
+        A function to call with the number of completed steps and named values to show. Steps are
+        None while nothing is counted. A value named `left` is the number of remaining steps and
+        overrides the total.
     """
     if output.json:
         yield lambda steps, **values: None
@@ -54,11 +55,11 @@ def _bar(label: str, total: int | None, unit: str) -> Iterator[Report]:
         task = bar.add_task(label, total=total, remaining="")
         estimate = _Estimate(total)
 
-        def report(steps: int, **values: Any) -> None:
+        def report(steps: int | None, **values: Any) -> None:
             bar.update(
                 task,
-                completed=steps,
-                total=steps + values["left"] if "left" in values else total,
+                completed=steps or 0,
+                total=(steps or 0) + values["left"] if "left" in values else total,
                 description=_describe(label, steps, unit, values),
                 remaining=estimate.update(steps, values.get("left")),
             )
@@ -70,7 +71,7 @@ def _lines(label: str, total: int | None, unit: str) -> Report:
     last = time.monotonic()
     estimate = _Estimate(total)
 
-    def report(steps: int, **values: Any) -> None:
+    def report(steps: int | None, **values: Any) -> None:
         nonlocal last
         remaining = estimate.update(steps, values.get("left"))
         now = time.monotonic()
@@ -95,8 +96,10 @@ class _Estimate:
         self._reports = 0
         self._start = (0, 0.0)
 
-    def update(self, steps: int, left: int | None) -> str:
+    def update(self, steps: int | None, left: int | None) -> str:
         """Return the remaining time as text; empty as long as there is no estimate."""
+        if steps is None:
+            return ""
         now = time.monotonic()
         self._reports += 1
         if self._reports <= 2:
@@ -114,8 +117,8 @@ def _format_time(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
-def _describe(label: str, steps: int, unit: str, values: dict[str, Any]) -> str:
-    parts = [f"{label}: {steps:,} {unit}{'s' * (steps != 1)}"]
+def _describe(label: str, steps: int | None, unit: str, values: dict[str, Any]) -> str:
+    parts = [] if steps is None else [f"{steps:,} {unit}{'s' * (steps != 1)}"]
     for name, value in values.items():
         parts.append(f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}")
-    return ", ".join(parts)
+    return f"{label}: {', '.join(parts)}"

@@ -5,7 +5,8 @@ Commands return a `CommandResult`; only `emit` writes to stdout.
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ __all__ = [
     "CommandResult",
     "OutputOptions",
     "emit",
+    "named_stdout",
     "render_table",
     "requirement_notes",
     "to_text",
@@ -61,17 +63,27 @@ class CommandResult:
 
 def emit(result: CommandResult) -> int:
     """Print a result as JSON or as text, and return the exit code."""
-    if result.output.json:
-        text = json.dumps(to_json_data(result.data), allow_nan=False) + "\n"
-    else:
-        text = to_text(result.render())
-    try:
+    with named_stdout():
+        if result.output.json:
+            text = json.dumps(to_json_data(result.data), allow_nan=False) + "\n"
+        else:
+            # At the end rich writes "" to stdout; if that is unbuffered, a full disk fails here.
+            text = to_text(result.render())
         sys.stdout.write(text)
         sys.stdout.flush()
-    except OSError as error:
-        # Such an error has no file name: without one, nobody knows which disk is full.
-        raise OSError(error.errno, error.strerror, STDOUT) from None
     return 0 if result.passed else 1
+
+
+@contextmanager
+def named_stdout() -> Iterator[None]:
+    """Name stdout in errors of writing to it.
+
+    Such an error has no file name: without one, nobody knows which disk is full.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, STDOUT) from None
 
 
 def render_table(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from factmem._core.errors import FactmemError
+from factmem._core.errors import FactmemError, printable
 from factmem._core.threads import use_one_thread
 from factmem.cli.options import (
     EvaluationOptions,
@@ -15,6 +15,7 @@ from factmem.cli.options import (
     ShapeOptions,
     check_array_size,
     check_output_file,
+    check_plot_file,
     check_positive,
     flag,
 )
@@ -105,10 +106,8 @@ class FileOptions:
         if self.fresh and self.checkpoint is None:
             raise FactmemError("--fresh requires --checkpoint")
         if self.plot is not None:
-            from factmem.plotting.save import check_format
-
-            check_format(self.plot)
-        for name in ("checkpoint", "out", "plot"):
+            check_plot_file("--plot", self.plot)
+        for name in ("checkpoint", "out"):
             file = getattr(self, name)
             if file is not None:
                 check_output_file(flag(name), file)
@@ -134,7 +133,7 @@ def train(
         use_one_thread()
     from factmem.experiments.transformer_methods.trained import Train
     from factmem.experiments.transformer_spec import TransformerSpec
-    from factmem.training import Checkpoint
+    from factmem.training.checkpoint import Checkpoint, is_checkpoint
 
     protocol = training.to_protocol()
     spec = TransformerSpec(
@@ -144,8 +143,12 @@ def train(
         prompts=facts.prompt_spec(),
         seed=facts.seed,
     )
-    if files.fresh and files.checkpoint is not None:
-        Checkpoint.discard(files.checkpoint)
+    if files.checkpoint is not None and Path(files.checkpoint).exists():
+        if not is_checkpoint(files.checkpoint):
+            name = printable(files.checkpoint, 200)
+            raise FactmemError(f"--checkpoint: '{name}' is not a factmem checkpoint")
+        if files.fresh:
+            Checkpoint.discard(files.checkpoint)
     resumed = files.checkpoint is not None and Path(files.checkpoint).exists()
     with progress(output, training.protocol or "train", protocol.steps) as report:
         result = spec.run(report, checkpoint=files.checkpoint)
@@ -230,7 +233,7 @@ def _run_data(run: "TrainingResult") -> dict[str, Any]:
 _LABELS = {
     "facts": "facts",
     "parameters": "parameters",
-    "facts_per_parameter": "facts per parameter",
+    "facts_per_parameter": "facts in the table per parameter",
     "learning_rate": "learning rate",
     "steps": "steps",
     "status": "status",

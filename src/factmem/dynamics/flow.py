@@ -110,7 +110,7 @@ def gradient_flow(
         until: the end time; None ends the flow when the loss is down to `CONVERGED_LOSS`, or when
             it is clear that it will not be.
         times: further times to record, as fractions from 0 to 1 of the total time.
-        report: called with the number of recorded points.
+        report: called with the number of recorded points; None while the end is searched for.
 
     Raises:
         FactmemError: the start cannot leave zero in float64, the end time is not positive, or the
@@ -183,7 +183,7 @@ def _find_end(
         _check_solved(segment, time, stop)
         model, time = segment.model, float(segment.time)
         if report is not None:
-            report(0, time=time, loss=float(_loss(model, prompts)))
+            report(None, time=time, loss=float(_loss(model, prompts)))
         if segment.converged:
             return time, FlowStatus.CONVERGED
     return time, FlowStatus.NOT_CONVERGED

@@ -19,7 +19,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Key, Num
 
-from factmem._core.errors import FactmemError
+from factmem._core.errors import ArgumentError
 from factmem.memories.embeddings import orthonormal
 
 __all__ = ["AttentionMatrices", "LinearAttention", "check_dim"]
@@ -121,7 +121,8 @@ class AttentionMatrices(eqx.Module):
 def check_dim(dim: int, tokens: int, answers: int) -> None:
     """Raise FactmemError if `dim` is too small for orthonormal embeddings."""
     if dim < max(tokens, answers):
-        raise FactmemError(
-            f"orthonormal embeddings of {tokens} prompt tokens and {answers} answers need "
-            f"dim at least {max(tokens, answers)}, got {dim}"
+        raise ArgumentError(
+            "dim",
+            f"must be at least {max(tokens, answers)} for orthonormal embeddings of {tokens} "
+            f"prompt tokens and {answers} answers, got {dim}",
         )

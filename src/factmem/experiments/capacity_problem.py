@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from typing import Literal
 
-from factmem._core.errors import FactmemError
+from factmem._core.errors import ArgumentError, FactmemError
 from factmem.experiments.search import FastSearch, PaperSearch, Search, Verdict
 from factmem.experiments.store import Record
 from factmem.experiments.task import Task
@@ -20,7 +20,7 @@ _STEP = 1.04
 def check_criterion(criterion: float) -> None:
     """Raise FactmemError unless the criterion is an accuracy above 0."""
     if not 0 < criterion <= 1:
-        raise FactmemError(f"criterion must be above 0 and at most 1, got {criterion}")
+        raise ArgumentError("criterion", f"must be above 0 and at most 1, got {criterion}")
 
 
 def check_sizes(**sizes: int) -> None:

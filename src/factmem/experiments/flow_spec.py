@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from factmem._core.errors import FactmemError
+from factmem._core.errors import ArgumentError, FactmemError
 from factmem._core.progress import Report
 from factmem.experiments.specs import Cost, PromptSpec, TableSpec, restore_types
 from factmem.experiments.task import Task
@@ -190,8 +190,9 @@ class FlowInstance:
         from factmem.dynamics import sgd
 
         if self.scale < MIN_SGD_SCALE:
-            raise FactmemError(
-                f"scale must be at least {MIN_SGD_SCALE:g} for SGD in float32, got {self.scale:g}"
+            raise ArgumentError(
+                "scale",
+                f"must be at least {MIN_SGD_SCALE:g} for SGD in float32, got {self.scale:g}",
             )
         return sgd(
             model,

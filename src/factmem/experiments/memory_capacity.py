@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from factmem._core.constants import DEFAULT_WEIGHT_BITS
-from factmem._core.errors import FactmemError
+from factmem._core.errors import ArgumentError
 from factmem.experiments.capacity_problem import CapacityProblem, check_criterion, check_sizes
 from factmem.experiments.memory_spec import MemorySpec
 from factmem.experiments.search import PaperSearch
@@ -107,7 +107,7 @@ class MLPCapacityProblem(CapacityProblem):
         check_sizes(dim=self.dim, width=self.width)
         check_criterion(self.criterion)
         if self.outputs is not None and self.outputs < 2:
-            raise FactmemError(f"outputs must be at least 2, got {self.outputs}")
+            raise ArgumentError("outputs", f"must be at least 2, got {self.outputs}")
 
     @property
     def parameters(self) -> int:
@@ -185,7 +185,7 @@ def measure_memory(*, criterion: float, **config: Any) -> dict[str, Any]:
     }
 
 
-EXPERIMENT = Experiment("memory", 2, measure_memory)
+EXPERIMENT = Experiment("memory", 3, measure_memory)
 
 
 def _task(spec: MemorySpec, criterion: float) -> Task:

@@ -175,4 +175,4 @@ def run_memory(**config: Any) -> dict[str, Any]:
     }
 
 
-MEMORY_EXPERIMENT = Experiment("memory run", 1, run_memory)
+MEMORY_EXPERIMENT = Experiment("memory run", 2, run_memory)

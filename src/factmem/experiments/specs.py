@@ -30,8 +30,8 @@ class TableSpec:
     """A table of facts: random, structured, or read from a CSV file.
 
     Args:
-        kind: `random` draws every answer uniformly; in a `structured` table all answers of a
-            relation are equally frequent; `csv` reads a file.
+        kind: `random` draws every answer uniformly; in a `structured` table the answers of a
+            relation are as equally frequent as possible; `csv` reads a file.
         subjects, relations, answers: S, R and D, unless the table is read from a file.
         path: the CSV file.
 
@@ -65,7 +65,7 @@ class TableSpec:
 
     @classmethod
     def structured(cls, subjects: int, relations: int, answers: int) -> "TableSpec":
-        """Specify a table with equally frequent answers."""
+        """Specify a table whose answers are as equally frequent as possible."""
         return cls(kind="structured", subjects=subjects, relations=relations, answers=answers)
 
     @classmethod

@@ -110,6 +110,8 @@ class Store:
     def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False) -> None:
         self.path = Path(path)
         self._lock = threading.Lock()
+        if self.path.is_dir():  # sqlite would blame permissions or the disk
+            raise StoreError(f"{self._name} is a directory, expected a file")
         with self._explained():
             if not read_only:
                 self._make_folder()

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from factmem._core.errors import FactmemError
+from factmem._core.errors import ArgumentError, FactmemError
 from factmem._core.random import normal
 from factmem.memories.activations import MAX_DEGREE, HermitePolynomial, hermite
 from factmem.memories.associations import Associations
@@ -52,7 +52,7 @@ def hermite_memory(
     """
     width = check_width(width)
     if not 1 <= degree <= MAX_DEGREE:
-        raise FactmemError(f"degree must be from 1 to {MAX_DEGREE}, got {degree}")
+        raise ArgumentError("degree", f"must be from 1 to {MAX_DEGREE}, got {degree}")
     activation = mixed_activation(degree) if activation is None else activation
     if len(activation.coefficients) <= degree or activation.coefficients[degree] == 0:
         raise FactmemError(f"the Hermite coefficient of degree {degree} of the activation is zero")

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from factmem._core.errors import FactmemError
+from factmem._core.errors import ArgumentError
 from factmem._core.random import normal
 from factmem.memories.associations import Associations
 from factmem.memories.memory import Memory
@@ -87,7 +87,7 @@ def low_rank(associations: Associations, rank: int, *, key: Key[Array, ""]) -> L
         FactmemError: the rank is not from 1 to d.
     """
     if not 1 <= rank <= associations.dim:
-        raise FactmemError(f"rank must be from 1 to dim = {associations.dim}, got {rank}")
+        raise ArgumentError("rank", f"must be from 1 to dim = {associations.dim}, got {rank}")
     right = normal(key, (associations.dim, rank))
     left = jnp.matmul(_outer_products(associations), right, precision=_EXACT) / rank
     return LowRankMemory(left, right)

@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from factmem._core.errors import FactmemError
+from factmem._core.errors import ArgumentError
 from factmem.memories.activations import Activation
 from factmem.memories.memory import Memory
 
@@ -63,5 +63,5 @@ def check_width(width: int) -> int:
         FactmemError: the width is below 1.
     """
     if width < 1:
-        raise FactmemError(f"width must be at least 1, got {width}")
+        raise ArgumentError("width", f"must be at least 1, got {width}")
     return width

@@ -19,7 +19,7 @@ from factmem.memories.certificate import Infeasibility, infeasibility, proved_ma
 from factmem.memories.linear import LinearMemory
 from factmem.memories.margin_losses import squared_hinge
 
-__all__ = ["Feasibility", "OptimalLinearMemory", "optimal_linear_memory"]
+__all__ = ["Feasibility", "OptimalLinearMemory", "ProofStatus", "optimal_linear_memory"]
 
 
 class Feasibility(Status):
@@ -30,13 +30,22 @@ class Feasibility(Status):
     UNDECIDED = "Neither a linear memory nor a proof that none exists was found."
 
 
+class ProofStatus(Status):
+    """What the search for an optimal linear memory proved."""
+
+    PROVED_FEASIBLE = "It is proved that this matrix stores all associations."
+    PROVED_INFEASIBLE = (
+        "No matrix stores all associations; the accuracy is that of the squared-hinge minimizer."
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class OptimalLinearMemory(Result[LinearMemory]):
     """The optimal linear memory and what is proved about it.
 
     Args:
         model: the minimizer of the squared hinge, in float32.
-        status: how the minimization ended.
+        status: what was proved; how the minimization ended if nothing was.
         feasibility: feasible or infeasible if proved, else undecided.
         proved_margin: a lower bound on the smallest margin of the minimizer in float64; positive
             if feasible.
@@ -44,7 +53,7 @@ class OptimalLinearMemory(Result[LinearMemory]):
         minimum: the result of the minimization.
     """
 
-    status: FitStatus
+    status: ProofStatus | FitStatus
     feasibility: Feasibility
     proved_margin: float
     infeasibility: Infeasibility | None
@@ -90,12 +99,14 @@ def optimal_linear_memory(
     margin = proved_margin(minimum.point, pairs)
     proof = None if margin > 0 else infeasibility(minimum.point, pairs)
     if proof is None:
-        feasibility = Feasibility.FEASIBLE
+        feasibility, status = Feasibility.FEASIBLE, ProofStatus.PROVED_FEASIBLE
+    elif proof.proved:
+        feasibility, status = Feasibility.INFEASIBLE, ProofStatus.PROVED_INFEASIBLE
     else:
-        feasibility = Feasibility.INFEASIBLE if proof.proved else Feasibility.UNDECIDED
+        feasibility, status = Feasibility.UNDECIDED, minimum.status
     return OptimalLinearMemory(
         model=LinearMemory(jnp.asarray(minimum.point * scale, jnp.float32)),
-        status=minimum.status,
+        status=status,
         feasibility=feasibility,
         proved_margin=margin,
         infeasibility=proof,

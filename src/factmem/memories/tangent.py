@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Key
 
-from factmem._core.errors import FactmemError
+from factmem._core.errors import ArgumentError, FactmemError
 from factmem._core.random import normal
 from factmem.memories.activations import MAX_DEGREE, HermitePolynomial, hermite
 from factmem.memories.associations import Associations
@@ -71,12 +71,13 @@ def tangent_memory(
     """
     width = check_width(width)
     if degree < 0 or degree % 2:
-        raise FactmemError(
-            f"degree must be even and at least 0, got {degree}: with an odd degree the kernel is "
-            f"even, and the contributions of other keys do not cancel"
+        raise ArgumentError(
+            "degree",
+            f"must be even and at least 0, got {degree}: with an odd degree the kernel is "
+            f"even, and the contributions of other keys do not cancel",
         )
     if degree >= MAX_DEGREE:
-        raise FactmemError(f"degree must be below {MAX_DEGREE}, got {degree}")
+        raise ArgumentError("degree", f"must be below {MAX_DEGREE}, got {degree}")
     activation = mixed_activation(degree + 1) if activation is None else activation
     if len(activation.coefficients) <= degree + 1 or activation.coefficients[degree + 1] == 0:
         raise FactmemError(

@@ -147,21 +147,21 @@ def _plot(results: Sequence[Mapping[str, Any]]) -> Plot:
 
 def _attention_map(name: str, result: Mapping[str, Any]) -> HeatMap:
     attention, prompt = result[name]["attention"], result["prompt"]
-    heads = range(len(attention))
+    heads = range(len(attention))[::-1]  # rows from the bottom up: head 1 is at the top
     return HeatMap(
         Axis("token of the prompt", ticks=tuple((float(x), t) for x, t in enumerate(prompt))),
-        Axis("head", ticks=tuple((float(y), str(y + 1)) for y in heads)),
+        Axis("head", ticks=tuple((float(y), str(head + 1)) for y, head in enumerate(heads))),
         tuple(x - 0.5 for x in range(len(prompt) + 1)),
         tuple(y - 0.5 for y in range(len(attention) + 1)),
-        tuple(map(tuple, attention)),
+        tuple(tuple(attention[head]) for head in heads),
         "attention",
         title=f"{_NAMES[name]}: attention of the heads",
         hover_texts=tuple(
             tuple(
-                f"head {y + 1} attends to {token}: {100 * share:.0f} %"
-                for token, share in zip(prompt, attention[y], strict=True)
+                f"head {head + 1} attends to {token}: {100 * share:.0f} %"
+                for token, share in zip(prompt, attention[head], strict=True)
             )
-            for y in heads
+            for head in heads
         ),
     )
 

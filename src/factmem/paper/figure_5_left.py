@@ -74,7 +74,7 @@ def plateau(seeds: Sequence[int], sizes: Sequence[int] = TABLE_SIZES) -> Claim:
             [
                 close("initial loss", result["start"], math.log(relations * answers), 1e-3),
                 close("loss in the middle of the stage", result["middle"], math.log(answers), 0.02),
-                between("relation-only loss there", result["relation_loss"], high=0.05),
+                between("relation loss there", result["relation_loss"], high=0.05),
                 between("share of the flow in the hallucination stage", result["share"], 0.1, 0.9),
                 close("growth rate of relations over its formula", result["relations"], 1, 0.03),
                 close("growth rate of subjects over its formula", result["subjects"], 1, 0.03),

@@ -116,7 +116,7 @@ def loss_figure(
 
 
 def _lines(run: Mapping[str, Any]) -> tuple[Line, ...]:
-    names = ("total", "relation only", "subject only")
+    names = ("total", "relation loss", "subject loss")
     lines = [
         Line(name, tuple(run["steps"]), tuple(run[loss]), kind="curve")
         for name, loss in zip(names, _LOSSES, strict=True)

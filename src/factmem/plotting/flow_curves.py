@@ -24,7 +24,7 @@ def flow_curves(
     exact_flow: "Curves | None" = None,
     log_time: bool = False,
 ) -> Plot:
-    """Plot total, relation-only and subject-only loss, with the stages shaded.
+    """Plot total loss, relation loss and subject loss, with the stages shaded.
 
     Args:
         curves: the losses.
@@ -40,8 +40,8 @@ def flow_curves(
         Line(name, _floats(curves.times), _floats(values), kind="curve")
         for name, values in (
             ("total", curves.statistics.loss),
-            ("relation only", curves.statistics.relation_loss),
-            ("subject only", curves.statistics.subject_loss),
+            ("relation loss", curves.statistics.relation_loss),
+            ("subject loss", curves.statistics.subject_loss),
         )
     ]
     if exact_flow is not None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
@@ -34,14 +35,16 @@ _MAP_SIZE = (3.7, 3.0)
 _LEGEND_LINE, _LEGEND_GAP, _LEGEND_MARGIN = 0.16, 0.42, 0.6
 """Height of a row of the legend, its distance from the axes above, and how much wider than the
 panel its entries may be, in inches."""
+_TITLE_LETTER = 0.075
+"""Width of a letter of the title, in inches."""
 _LETTER = 0.012
 """Width of a letter of a span's name, as a fraction of the axis."""
 _MIN_SPAN = 0.05
 """Fraction of the axis below which a span is too narrow for its name, even if it is rotated."""
 _BRACKET_HEIGHT = 1.085
 """Height of brackets, in heights of the axes: above the names of spans."""
-_SHORT_LOG_AXIS = 1.7
-"""Logarithmic axes of fewer decades have ticks at 2 and 5 as well."""
+_LABELED_DIGITS = ((0.5, None), (0.7, (2, 3, 5, 7)), (1.7, (2, 5)))
+"""Minor ticks of logarithmic axes that are labeled on axes of fewer decades; None for all."""
 
 
 def draw_matplotlib(plot: Plot) -> Figure:
@@ -68,7 +71,8 @@ def draw_matplotlib(plot: Plot) -> Figure:
             axes.set_axis_off()
         if plot.shared_legend:
             _add_shared_legend(figure, grid.tolist(), plot)
-        figure.suptitle(plot.title, fontsize=10, parse_math=False)
+        title = fill(plot.title, int(figure.get_figwidth() / _TITLE_LETTER))
+        figure.suptitle(title, fontsize=10, parse_math=False)
         return figure
 
 
@@ -265,16 +269,20 @@ def _tick_name(names: Sequence[str], index: int | None) -> str:
 
 
 def _plain_number(value: float, _: Any = None) -> str:
-    """Return 1,000 rather than 10³."""
-    return f"{value:,.0f}" if value >= 1 else f"{value:g}"
+    """Return 1,000 rather than 10³, and 2.2 rather than 2."""
+    whole = value >= 1 and np.isclose(value, round(value), rtol=1e-9)
+    return f"{value:,.0f}" if whole else f"{value:g}"
 
 
 def _minor_label(axis: Any, value: float) -> str:
-    """Label 2 and 5 within a decade if the axis is short."""
+    """Label ticks within a decade if the axis is so short that it has too few others."""
     low, high = axis.get_view_interval()
-    first_digit = round(value / 10 ** np.floor(np.log10(value)))
-    short = np.log10(high / low) < _SHORT_LOG_AXIS
-    return _plain_number(value) if short and first_digit in (2, 5) else ""
+    digits = value / 10 ** np.floor(np.log10(value) + 1e-9)
+    for decades, labeled in _LABELED_DIGITS:
+        if np.log10(high / low) < decades:
+            chosen = labeled is None or bool(np.isclose(digits, labeled).any())
+            return _plain_number(value) if chosen else ""
+    return ""
 
 
 # ---- legends -------------------------------------------------------------------------------------

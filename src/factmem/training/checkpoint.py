@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from factmem._core.errors import FactmemError, TensorFileError, printable
-from factmem._core.tensor_files import load_tensors, save_tensors
+from factmem._core.tensor_files import load_tensors, read_kind, save_tensors
 
-__all__ = ["Checkpoint", "digest"]
+__all__ = ["Checkpoint", "digest", "is_checkpoint"]
 
 _KIND = "training"
 
@@ -85,6 +85,18 @@ class Checkpoint:
                 raise TensorFileError(f"{name} is damaged: its arrays do not fit this training")
         arrays = jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in loaded])
         return arrays, config.get("records")
+
+
+def is_checkpoint(path: str | os.PathLike[str]) -> bool:
+    """Return whether a file is a checkpoint, of whatever training.
+
+    Raises:
+        OSError: the file cannot be opened.
+    """
+    try:
+        return read_kind(path) == _KIND
+    except TensorFileError:
+        return False
 
 
 def _tensor_name(index: int) -> str:

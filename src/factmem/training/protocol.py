@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Literal, NamedTuple
 
-from factmem._core.errors import FactmemError
+from factmem._core.errors import ArgumentError, FactmemError
 
 __all__ = [
     "BEST",
@@ -27,7 +27,7 @@ _MAX_STEPS = 2**30
 
 def _check_learning_rate(rate: float) -> None:
     if not 0 < rate < inf:
-        raise FactmemError(f"a learning rate must be positive and finite, got {rate}")
+        raise ArgumentError("learning_rate", f"must be positive and finite, got {rate}")
 
 
 class StepConfig(NamedTuple):
@@ -89,7 +89,7 @@ class Protocol:
                 f"and {self.steps} steps"
             )
         if self.steps > _MAX_STEPS:
-            raise FactmemError(f"steps must be at most {_MAX_STEPS}, got {self.steps}")
+            raise ArgumentError("steps", f"must be at most {_MAX_STEPS}, got {self.steps}")
         for name in ("batch", "test_prompts"):
             if getattr(self, name) < 1:
                 raise FactmemError(f"{name} must be at least 1, got {getattr(self, name)}")

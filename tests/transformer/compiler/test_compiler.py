@@ -234,7 +234,8 @@ def fake_compiler(monkeypatch, small):
     """Replace the compiler by one that certifies shapes with enough parameters."""
 
     def replace_compiler(enough):
-        def compile_facts(prompts, tables, shape, *, key, **options):
+        def compile_facts(prompts, tables, shape, *, key, report, **options):
+            report(50, loss=0.5)
             is_enough = shape.parameters >= enough(shape.dim)
             certificate = Certificate(np.array([1.0, 1.0 if is_enough else -1.0]), np.zeros(2))
             draw = partial(Transformer.draw, shape, prompts.vocabulary)
@@ -276,6 +277,20 @@ def test_search_returns_the_best_dimension(fake_compiler):
     best = compile_smallest(PROMPTS, draw_embeddings, key=jr.key(0))
     assert best.model.shape.dim == dim + 3
     assert best.model.shape.parameters < 900
+
+
+def test_search_reports_the_shape_that_it_tries(fake_compiler):
+    fake_compiler(lambda dim: 400)
+    shapes = []
+    best = compile_smallest(
+        PROMPTS,
+        draw_embeddings,
+        5,
+        key=jr.key(0),
+        report=lambda iterations, *, loss, shape: shapes.append(shape),
+    )
+    probed = [probe.shape for probe in best.probes]
+    assert shapes == [f"d={s.dim} H={s.heads} d_h={s.head_dim} m={s.width}" for s in probed]
 
 
 def test_search_raises_if_no_shape_is_certified(fake_compiler):

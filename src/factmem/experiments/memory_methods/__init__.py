@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from factmem._core.errors import FactmemError
+from factmem._core.errors import ArgumentError
 from factmem._core.progress import Report
 from factmem._core.registry import Registry
 from factmem._core.result import Result, Status
@@ -137,8 +137,8 @@ def build_memory(
     chosen = MEMORY_METHODS[method]
     for name, required in chosen.options.items():
         if required and name not in options:
-            raise FactmemError(f"{method} requires {name}")
+            raise ArgumentError(name, f"is required for {method}")
     for name in options:
         if name not in chosen.options:
-            raise FactmemError(f"{method} has no option {name}")
+            raise ArgumentError(name, f"cannot be used with {method}")
     return chosen.build(associations, key=key, report=report, **options)

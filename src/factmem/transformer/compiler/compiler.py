@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from factmem._core.constants import DEFAULT_WEIGHT_BITS
-from factmem._core.errors import FactmemError
+from factmem._core.errors import ArgumentError, FactmemError
 from factmem._core.lbfgs import FitStatus
 from factmem._core.progress import Report
 from factmem._core.result import Status
@@ -266,7 +266,7 @@ def _float32(array: Array | np.ndarray) -> Array:
 def _check(prompts: PromptDistribution, embeddings: Embeddings, shape: Shape) -> None:
     check_head_dim(shape.dim, shape.head_dim)
     if shape.heads > _MAX_HEADS:
-        raise FactmemError(f"heads must be at most {_MAX_HEADS}, got {shape.heads}")
+        raise ArgumentError("heads", f"must be at most {_MAX_HEADS}, got {shape.heads}")
     if embeddings.dim != shape.dim:
         raise FactmemError(f"embeddings must have dim = {shape.dim}, got {embeddings.dim}")
     bits_needed, weights = prompts.table.association_bits, shape.parameters + shape.width

@@ -9,6 +9,7 @@ given.
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from jaxtyping import Array, Key
 
@@ -51,7 +52,7 @@ def compile_smallest(
         dim: d; by default the search tries three values that suit the table.
         key: random key of the compiler.
         convention: see `compile_facts`.
-        report: called with the progress of each compilation.
+        report: called with the progress of each compilation, and its shape as text.
 
     Returns:
         The transformer with the fewest parameters that certifies every fact. Its `probes` are all
@@ -65,8 +66,12 @@ def compile_smallest(
     last_error: FactmemError | None = None
 
     def attempt(shape: Shape, embeddings: Embeddings) -> CompileResult | None:
+        def report_shape(iterations: int, **values: Any) -> None:
+            if report is not None:
+                report(iterations, **values, shape=_describe(shape))
+
         result = compile_facts(
-            prompts, embeddings, shape, key=key, convention=convention, report=report
+            prompts, embeddings, shape, key=key, convention=convention, report=report_shape
         )
         probes.append(Probe(shape, result.certificate.certified_accuracy))
         return result if result.status is CompileStatus.CERTIFIED else None
@@ -125,3 +130,7 @@ def _shape(dim: int, parameters: float, prompts: PromptDistribution) -> Shape:
     """Return the shape with d_h = 1 and about this number of parameters."""
     heads = default_heads(prompts, dim)
     return Shape(dim, heads, 1, max(0, round(parameters / (2 * dim) - 2 * heads)))
+
+
+def _describe(shape: Shape) -> str:
+    return f"d={shape.dim} H={shape.heads} d_h={shape.head_dim} m={shape.width}"

@@ -21,7 +21,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
-from factmem._core.errors import FactmemError
+from factmem._core.errors import ArgumentError, FactmemError
 from factmem._core.random import normal
 from factmem.facts.prompts import PromptDistribution
 from factmem.facts.table import FactTable
@@ -209,8 +209,9 @@ def _orthogonal_bases(
 
 def _check(dim: int, width: int, degrees: tuple[int, int]) -> None:
     if dim < 3:
-        raise FactmemError(
-            f"dim must be at least 3, got {dim}: Theorem 4 uses two subspaces orthogonal to φ(EOS)"
+        raise ArgumentError(
+            "dim",
+            f"must be at least 3, got {dim}: Theorem 4 uses two subspaces orthogonal to φ(EOS)",
         )
     if width < 1:
         raise FactmemError(f"Theorem 4 needs an MLP: width must be at least 1, got {width}")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from factmem._core.errors import FactmemError
+from factmem._core.errors import ArgumentError, FactmemError
 from factmem._core.result import Result, Status
 from factmem.facts.prompts import PromptDistribution
 from factmem.facts.table import MISSING, FactTable
@@ -103,13 +103,13 @@ def check_embeddings(embeddings: Embeddings, head_dim: int) -> None:
         )
     check_head_dim(embeddings.dim, head_dim)
     if embeddings.dim < 2:
-        raise FactmemError(f"dim must be at least 2, got {embeddings.dim}: values avoid φ(EOS)")
+        raise ArgumentError("dim", f"must be at least 2, got {embeddings.dim}: values avoid φ(EOS)")
 
 
 def check_head_dim(dim: int, head_dim: int) -> None:
     """Raise FactmemError unless 1 ≤ d_h ≤ d."""
     if not 1 <= head_dim <= dim:
-        raise FactmemError(f"head_dim must be from 1 to dim = {dim}, got {head_dim}")
+        raise ArgumentError("head_dim", f"must be from 1 to dim = {dim}, got {head_dim}")
 
 
 def partial_table_notes(prompts: PromptDistribution) -> tuple[str, ...]:
