@@ -62,7 +62,7 @@ SEEDS = range(3)
 # ---- stored bits ---------------------------------------------------------------------------------
 
 TRAINED = ("trained-linear", "trained-mlp")
-"""Trained until 99 % are recalled; all other memories recall everything."""
+"""Trained until 99% are recalled; all other memories recall everything."""
 
 
 def memory_task(method: str, facts: int, dim: int, seed: int, **sizes: int) -> Task:
@@ -87,9 +87,9 @@ MEMORIES = [
         ("hermite", 512, 64, {"width": 1024, "degree": 2}),
         ("tangent", 128, 32, {"width": 1024, "degree": 2}),
         ("tangent", 512, 64, {"width": 1792, "degree": 2}),
-        ("maximal", 128, 31, {}),
-        ("maximal", 512, 66, {}),
-        ("maximal", 512, 93, {}),
+        ("optimal", 128, 31, {}),
+        ("optimal", 512, 66, {}),
+        ("optimal", 512, 93, {}),
         ("fitted-relu", 128, 32, {"width": 14}),
         ("fitted-relu", 512, 64, {"width": 21}),
         ("fitted-relu", 512, 64, {"width": 42}),
@@ -141,7 +141,7 @@ TRANSFORMERS = [
     ),
     *(
         transformer_task(Train(protocol=protocol), side, 8, Shape(16, 8, 2, 16), seed)
-        # More than the 99 % of PAPER at a check, so that 99 % of all prompts are safe.
+        # More than the 99% of PAPER at a check, so that 99% of all prompts are safe.
         for side, protocol in ((11, replace(PAPER, criterion=0.998)), (15, BEST))
         for seed in SEEDS
     ),
@@ -155,10 +155,10 @@ DIMS = (4, 6, 8, 12, 16)
 PROTOCOL = Protocol(
     learning_rates=(3e-2, 1e-1),
     steps=2**12,
-    batch=512,
+    batch_size=512,
     stratified=True,
     schedule="cosine",
-    checks=1,
+    evaluations=1,
 )
 
 
@@ -167,7 +167,7 @@ def zipf_task(power: float, dim: int, seed: int, protocol: Protocol = PROTOCOL) 
     spec = TransformerSpec(
         table=TABLE,
         shape=Shape(dim, dim // 2, 2, 2 * dim),
-        method=Train(protocol=protocol, share_criterion=False),
+        method=Train(protocol=protocol, stop_when_one_succeeds=False),
         prompts=PromptSpec(noise=1, length=3, subject_power=power),
         seed=seed,
     )

@@ -38,9 +38,9 @@ SEARCHES = {
     "paper, S = R²": (TransformerCapacityProblem(SMALL, scaling="s=r2"), THREE),
     "paper, D = S = R": (TransformerCapacityProblem(SMALL, None, scaling="d=s=r"), THREE),
     "paper, attention alone": (TransformerCapacityProblem(Shape(16, 8, 4, 0)), THREE),
-    "maximal, d = 16": (LinearCapacityProblem(16), FIVE),
-    "maximal, d = 32": (LinearCapacityProblem(32), FIVE),
-    "maximal, d = 64": (LinearCapacityProblem(64), FIVE),
+    "optimal, d = 16": (LinearCapacityProblem(16), FIVE),
+    "optimal, d = 32": (LinearCapacityProblem(32), FIVE),
+    "optimal, d = 64": (LinearCapacityProblem(64), FIVE),
     "trained matrix, d = 32": (LinearCapacityProblem(32, "trained", 0.99), THREE),
     "fitted MLP, d = m = 16": (MLPCapacityProblem(16, 16), THREE),
     "fitted MLP, d = m = 16, M = 32": (MLPCapacityProblem(16, 16, outputs=32), THREE),
@@ -49,7 +49,7 @@ SEARCHES = {
 }
 
 SMALLEST = {
-    "maximal, d = 8": (LinearCapacityProblem(8), range(2)),
+    "optimal, d = 8": (LinearCapacityProblem(8), range(2)),
     "fitted MLP, d = m = 4": (MLPCapacityProblem(4, 4), range(2)),
 }
 
@@ -72,7 +72,7 @@ def format_row(name: str, capacity: Capacity) -> str:
     sizes = [seed.bracket.lower or 0 for seed in capacity.seeds]
     facts = [problem.facts(size) if size else 0 for size in sizes]
     largest = [seed.largest.metrics for seed in capacity.seeds if seed.largest is not None]
-    margins = [metrics["relative_margin"] for metrics in largest]
+    margins = [metrics["min_relative_margin"] for metrics in largest]
     runs = [record for seed in capacity.seeds for record in seed.probes.values()]
     widest = max(s.bracket.upper / s.bracket.lower for s in capacity.seeds if s.bracket.lower)
     return (
@@ -100,13 +100,13 @@ def search_costs(capacity: Capacity):
 
     def engine_flops(size):
         vocabulary = Vocabulary(size, size, 2 * size, 8 * size)
-        return step_flops(SHAPE, vocabulary, PAPER.batch)
+        return step_flops(SHAPE, vocabulary, PAPER.batch_size)
 
     # Sizes that are stored have a cost too. It is left out, so this is a lower bound.
     failing = [size for size in authors_search.sizes if size > limit]
     return {
         "sizes": list(seed.probes),
-        "run_steps": sum(record.metrics["run_steps"] for record in runs),
+        "total_steps": sum(record.metrics["total_steps"] for record in runs),
         "flops": sum(record.metrics["flops"] for record in runs),
         "authors_sizes": authors_search.sizes,
         "authors_run_steps": steps_per_size * len(failing),
@@ -141,7 +141,7 @@ def format_page(capacities: dict[str, Capacity]) -> str:
         "size, larger by at most the given ratio, was tried and is not stored. Transformers have",
         "the shape (32, 8, 4, 32), for other scalings (16, 8, 2, 16), with attention alone",
         "(16, 8, 4, 0). The margin is the smallest relative margin at the largest size, the median",
-        "over seeds; where 99 % count as stored, it belongs to a wrong answer. The time is that of",
+        "over seeds; where 99% count as stored, it belongs to a wrong answer. The time is that of",
         "all runs of a seed on one core of a machine that was partly busy.",
         "",
         "| | parameters | criterion | largest, by seed | ratio | facts, median (range) |"
@@ -161,7 +161,7 @@ def format_page(capacities: dict[str, Capacity]) -> str:
             "",
             "| search | sizes S | run-steps | FLOP |",
             "|---|---|---|---|",
-            f"| ours | {', '.join(map(str, costs['sizes']))} | {costs['run_steps']:,} | "
+            f"| ours | {', '.join(map(str, costs['sizes']))} | {costs['total_steps']:,} | "
             f"{ours:.2e} |",
             f"| the authors', dense as in their code | "
             f"{', '.join(map(str, costs['authors_sizes']))} | "
@@ -173,7 +173,7 @@ def format_page(capacities: dict[str, Capacity]) -> str:
             "learning rates and 2^14 steps. It is a lower bound: "
             f"**{dense / ours:.0f}** times ours as their code computes, "
             f"{costs['authors_engine_flops'] / ours:.0f} times on our engine, "
-            f"{costs['authors_run_steps'] / costs['run_steps']:.1f} times the run-steps.",
+            f"{costs['authors_run_steps'] / costs['total_steps']:.1f} times the run-steps.",
         ]
     return "\n".join(lines) + "\n"
 

@@ -1,7 +1,7 @@
 """How many facts per parameter the compiler stores, certified for every prompt.
 
 D = 8, random Gaussian embeddings, S + R noise tokens, T = 32. For S = R = 16 and 30, the free
-search of `compile_smallest`: from shape to shape it reduces the parameters by 3 % until a shape
+search of `compile_smallest`: from shape to shape it reduces the parameters by 3% until a shape
 does not certify every fact. For 60 and 90, where a fit takes minutes, one given shape. Every fact
 is then tested on sampled prompts, at least 10^5 in all, and on prompts filled with the strongest
 noise token of each head.
@@ -45,12 +45,12 @@ def measure_compiler(*, prompts: int, **config: Any) -> dict[str, Any]:
     return {
         "shape": [shape.dim, shape.heads, shape.head_dim, shape.width],
         "parameters": shape.parameters,
-        "stored_numbers": model.stored_numbers,
+        "total_parameters": model.total_parameters,
         "certified_accuracy": built.certificate.certified_accuracy,
         "min_certified_margin": built.certificate.min_certified_margin,
         "accuracy": recall.accuracy,
         "prompts": recall.prompts_checked * table.facts,
-        "relative_margin": recall.relative_margin,
+        "min_relative_margin": recall.min_relative_margin,
         "bits": table.association_bits,
         "probes": max(1, len(built.probes)),
         "seconds": result.seconds,
@@ -66,9 +66,9 @@ def format_row(size: int, seed: int, metrics: Metrics) -> str:
     return (
         f"| {facts:,} | {seed} | ({', '.join(map(str, metrics['shape']))}) | {parameters:,} "
         f"| {facts / parameters:.3f} | {metrics['bits'] / parameters:.2f} "
-        f"| {metrics['stored_numbers']:,} | {metrics['prompts']:,} | {metrics['accuracy']} "
+        f"| {metrics['total_parameters']:,} | {metrics['prompts']:,} | {metrics['accuracy']} "
         f"| {metrics['certified_accuracy']:.4f} "
-        f"| {metrics['min_certified_margin']:.1e} | {metrics['relative_margin']:.1e} "
+        f"| {metrics['min_certified_margin']:.1e} | {metrics['min_relative_margin']:.1e} "
         f"| {metrics['probes']} | {metrics['seconds']:.0f} |"
     )
 

@@ -27,7 +27,7 @@ class Size(NamedTuple):
     relations: int
     answers_per_relation: int
     length: int = 32
-    batch: int = 1024
+    batch_size: int = 1024
 
     @property
     def noise(self) -> int:
@@ -74,7 +74,7 @@ def initial_weights(key, size: Size):
 def sample(key, table, size: Size):
     """A batch of prompts [batch, T] and their answers [batch]."""
     s_key, r_key, i_key, j_key, noise_key = jr.split(key, 5)
-    batch, length = size.batch, size.length
+    batch, length = size.batch_size, size.length
     subject = jr.randint(s_key, (batch,), 0, size.subjects)
     relation = jr.randint(r_key, (batch,), 0, size.relations)
     i = jr.randint(i_key, (batch,), 0, length - 1)

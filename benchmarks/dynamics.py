@@ -33,7 +33,7 @@ SUBJECTS, RELATIONS = (8, 16, 32, 64, 128, 256), (2, 4, 8, 16, 32, 64)
 SEEDS = range(3)
 POWERS = (0.0, 0.5, 1.0, 1.5)
 DIMS, SOFTMAX_SEEDS = (41, 73, 146, 292), range(5)
-SGD = SGDConfig(learning_rate=16.0, steps=4096, batch=1024)
+SGD = SGDConfig(learning_rate=16.0, steps=4096, batch_size=1024)
 
 
 def flow_task(

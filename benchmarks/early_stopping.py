@@ -47,7 +47,7 @@ def measure_curves(**config: Any) -> dict[str, Any]:
     result = TransformerSpec.from_config(config).run()
     return {
         "runs": [
-            {"success": run.success, "accuracy": [check.accuracy for check in run.checks]}
+            {"success": run.success, "accuracy": [check.accuracy for evaluation in run.evaluations]}
             for run in result.built.runs
         ]
     }
@@ -120,9 +120,9 @@ def format_page(comparisons: dict[str, dict[str, Any]]) -> str:
         "",
         "Written by `benchmarks/early_stopping.py`: training by `paper` to its end around the",
         "threshold, S = R, D = 8. The rule ends a run if its best accuracy at the checks is below",
-        "75 % after a quarter of the steps, or below 93 % after half of them.",
+        "75% after a quarter of the steps, or below 93% after half of them.",
         "",
-        "| trainings | stored | verdicts agree | steps done | steps done if not stored |",
+        "| training runs | stored | verdicts agree | steps done | steps done if not stored |",
         "|---|---|---|---|---|",
     ]
     for name, row in comparisons.items():

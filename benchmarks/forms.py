@@ -35,7 +35,7 @@ from factmem.transformer import (
     cross_entropy,
 )
 
-SMALLEST = dense.Size(16, 4, 4, 16, 8, 8, 4, batch=64)
+SMALLEST = dense.Size(16, 4, 4, 16, 8, 8, 4, batch_size=64)
 
 
 def convert_model(size, tables, weights, vocabulary):
@@ -132,7 +132,7 @@ def measure(size, rounds, tolerance):
 
     dense_step, dense_init = dense.make_step(size, table, tables)
     baseline = TrainingLoop(dense_step, weights, dense_init(weights))
-    step, init = make_step(model, prompts, size.batch, tolerance)
+    step, init = make_step(model, prompts, size.batch_size, tolerance)
     counts = TrainingLoop(step, model.weights, init(model.weights))
 
     steps = max(5, round(400 / baseline.milliseconds(5)))

@@ -2,7 +2,7 @@
 
 For every method and seed, bisection finds the smallest width (for linear memories, the smallest
 dimension) at which every association is recalled, in float32 and with weights of 16 bits. The final
-bracket is 5 % wide. The table gives the properties of that memory: parameters, bits per parameter,
+bracket is 5% wide. The table gives the properties of that memory: parameters, bits per parameter,
 relative margin, bits per weight that it needs, noise that it tolerates, and the seconds to build it
 without compilation. Embeddings are random unit vectors, the target is a random permutation. Grid,
 seeds and limits are in `grid` and were fixed before measuring.
@@ -88,7 +88,7 @@ def measure_memory(**config: Any) -> dict[str, Any]:
         metrics |= {
             "parameters": score.parameters,
             "bits_per_parameter": score.bits_per_parameter,
-            "relative_margin": score.relative_margin,
+            "min_relative_margin": score.min_relative_margin,
             "bits_needed": bits_needed(memory, pairs),
             "noise_tolerated": noise_tolerated(memory, pairs, key=instance.test_key),
         }
@@ -111,7 +111,7 @@ def grid() -> list[Cell]:
         cells += [
             Cell("hebbian", facts, None, "dim", facts // 5, 1024),
             Cell("low-rank", facts, None, "dim", facts // 3, 1024),
-            Cell("maximal", facts, None, "dim", int(2.0 * facts**0.55), 256),
+            Cell("optimal", facts, None, "dim", int(2.0 * facts**0.55), 256),
             Cell("hermite", facts, 64, "width", 4 * facts, 2**16, degree=2),
             Cell("hermite", facts, 64, "width", 16 * facts, 2**16, degree=3),
             Cell("tangent", facts, 64, "width", 4 * facts, 2**15, degree=2),
@@ -150,7 +150,7 @@ def search_size(cell: Cell, seed: int, guess: int, metrics_of: Callable[[Task], 
 
     def stores(size: int) -> bool:
         metrics = metrics_of(cell.task(size, seed))
-        # 100 % counts only if it holds in float32 and with weights of 16 bits.
+        # 100% counts only if it holds in float32 and with weights of 16 bits.
         return (metrics.get("bits_needed") or 99) <= 16
 
     low, high = 0, guess
@@ -185,7 +185,7 @@ def format_row(cell: Cell, fits: list[Fit]) -> str:
             for name, form in (
                 ("parameters", "{:,.0f}"),
                 ("bits_per_parameter", "{:.3g}"),
-                ("relative_margin", "{:.1e}"),
+                ("min_relative_margin", "{:.1e}"),
                 ("bits_needed", "{:.0f}"),
                 ("noise_tolerated", "{:.1e}"),
                 ("seconds", "{:.2g}"),
@@ -208,7 +208,7 @@ HEADER = [
     "# Parameters that each method needs",
     "",
     "Written by `benchmarks/memories.py`: the smallest size that recalls all N associations, up to",
-    "5 %; median and range over seeds. Embeddings are given and random, the target is a random",
+    "5%; median and range over seeds. Embeddings are given and random, the target is a random",
     "permutation. For linear memories the dimension is searched (low-rank: with rank d/2), for",
     "MLPs the width; tangent has two neurons per unit of width. Times were measured on two cores",
     "that were partly busy.",

@@ -62,7 +62,7 @@ def format_row(protocol: str, seed: int, size: int, metrics: Metrics) -> str:
         f"| {protocol} | {seed} | {size} | {metrics['facts']} | "
         f"{metrics['facts'] / metrics['parameters']:.3f} | {metrics['steps']} | "
         f"{metrics['best_accuracy']:.4f} | {metrics['accuracy']:.4f} | "
-        f"{metrics['accuracy_in_worst_noise']:.3f} |"
+        f"{metrics['worst_case_accuracy']:.3f} |"
     )
 
 
@@ -75,7 +75,7 @@ def format_page(
         f"# Facts stored by training in (d, H, d_h, m) = {shape}",
         "",
         f"S = R, D = {ANSWERS}. A table is stored if the accuracy at one of the checks, on 1024",
-        "fixed prompts, is above 99 %. Written by `benchmarks/protocols.py`. The last two columns",
+        "fixed prompts, is above 99%. Written by `benchmarks/protocols.py`. The last two columns",
         "are measured at the end of training: the accuracy over *all* facts with fresh noise, and",
         "the share of facts that are recalled in all test prompts, including the worst noise.",
         "",

@@ -290,7 +290,7 @@ def _page(
             f"| {48 * size:,} | {row4['size']:,} | {2 * 48 * size * row4['size']:,} "
             f"| {row4['parameters']:,} |"
         )
-    lines += ["", "Slopes of log parameters against log facts, with 95 % intervals:", ""]
+    lines += ["", "Slopes of log parameters against log facts, with 95% intervals:", ""]
     lines += ["| | slope |", "|---|---|"]
     for name, parameters in rows:
         value, half = slope(facts, parameters)

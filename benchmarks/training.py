@@ -242,7 +242,7 @@ def step_products(size):
     answers = size.relations * size.answers_per_relation
     shape = Shape(size.dim, size.heads, size.head_dim, size.width)
     vocabulary = Vocabulary(size.subjects, size.relations, size.noise, answers)
-    return cost.step_products(shape, vocabulary, size.batch)
+    return cost.step_products(shape, vocabulary, size.batch_size)
 
 
 _DOTS = {}

@@ -23,7 +23,7 @@ def table_bits() -> None:
     print("A random table: 32 subjects, 32 relations, 8 of 512 answers per relation")
     print(f"  answers of the facts:      {bits.association_bits:10,.1f} bits")
     print(f"  answers of the relations:  {bits.answer_set_bits:10,.1f} bits")
-    print(f"  of these for unused ones:  {bits.unseen_bits:10,.1f} bits")
+    print(f"  of these for unused ones:  {bits.unused_answer_bits:10,.1f} bits")
     print(f"  needed by a perfect model: {bits.bits:10,.1f} bits")
 
 

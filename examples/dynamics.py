@@ -36,15 +36,18 @@ def theorem_6() -> None:
     spec = FlowSpec(
         table=TableSpec.structured(subjects=32, relations=2, answers=2),
         prompts=PromptSpec(noise=80, length=5),
-        start="balanced",
+        init="balanced",
         scale=1e-6,
     )
     population = spec.draw().population
     conditions = SequentialConditions.from_population(population)
     result = sequential_learning(spec.run(), population, spec.scale)
     print(f"Theorem 6: 32 subjects, 2 relations; conditions met: {conditions.met}")
-    print(f"  time {result.close_at:.0f}: predictions equal p(a | r), up to 1e-3 (sum of squares)")
-    print(f"  largest weight of subjects and noise: {result.largest_weight:.0e}")
+    print(
+        f"  time {result.relations_learned_time:.0f}: predictions equal p(a | r), "
+        "up to 1e-3 (sum of squares)"
+    )
+    print(f"  largest weight of subjects and noise: {result.max_other_weight:.0e}")
     print(f"  bound √α: {result.bound:.0e}")
 
 

@@ -33,7 +33,7 @@ def main() -> None:
         results = train_transformers(runs, PAPER, key=jr.key(1))
     print(ROW.format("learning rate", "steps", "loss (nats)", "best accuracy", "status"))
     for run in results:
-        loss, accuracy = f"{run.checks[-1].loss:.4f}", f"{run.best_accuracy:.1%}"
+        loss, accuracy = f"{run.evaluations[-1].loss:.4f}", f"{run.best_accuracy:.1%}"
         print(ROW.format(run.learning_rate, run.steps, loss, accuracy, run.status.label))
     print(f"training {watch.seconds:.0f} s, compilation {watch.compile_seconds:.0f} s\n")
 

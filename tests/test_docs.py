@@ -85,7 +85,8 @@ def flags(command: tuple[str, ...]) -> set[str]:
         node = node[word]
     names = {name for argument in node.assemble_argument_collection() for name in argument.names}
     # `negative=()` of the program's default parameter is not applied here.
-    return {name for name in names if re.match(r"--(?!no-|empty-)", name)}
+    negative = {f"--{prefix}-{name[2:]}" for name in names for prefix in ("no", "empty")}
+    return {name for name in names - negative if name.startswith("--")}
 
 
 @cache

@@ -185,6 +185,7 @@ def describe(name: str, entry: object) -> list[str]:
         if member.startswith("_"):
             continue
         function = getattr(attribute, "__func__", attribute)  # of class and static methods
+        function = inspect.unwrap(function)  # of compiled methods
         if inspect.isfunction(function):
             lines.append(f"    .{member}{describe_signature(function)}")
         elif isinstance(attribute, property | cached_property):

@@ -15,7 +15,7 @@ from factmem.bounds import (
     Zipf,
     bits_for_loss,
     min_loss,
-    min_loss_as_printed,
+    paper_min_loss,
     scaling_law,
 )
 
@@ -63,12 +63,12 @@ def test_no_code_beats_the_bound(facts, outputs, bits):
 @given(weights, st.integers(1, 40), st.floats(0, 40))
 def test_printed_bound_is_at_most_the_exact_one(given_weights, outputs, bits):
     law = QuestionProbabilities(np.array(given_weights) / sum(given_weights))
-    assert min_loss_as_printed(bits, outputs, law) <= min_loss(bits, outputs, law) + 1e-12
+    assert paper_min_loss(bits, outputs, law) <= min_loss(bits, outputs, law) + 1e-12
 
 
 def test_printed_bound_rounds_questions_up():
     law = QuestionProbabilities(np.array([0.5, 0.3, 0.2]))
-    assert min_loss_as_printed(3.5, 8, law) == pytest.approx(3 * 0.2)
+    assert paper_min_loss(3.5, 8, law) == pytest.approx(3 * 0.2)
     assert min_loss(3.5, 8, law) == pytest.approx(3 * (0.5 - 0.3 * 0.5 / 3))
 
 
@@ -123,7 +123,7 @@ def test_questions_of_probability_0_need_no_bits():
 def test_scaling_law_near_power_1():
     for power in (1 + 1e-12, 1 + 2**-52):
         law = Zipf(10**15, power)
-        assert scaling_law(1e6, 32, law) <= min_loss_as_printed(1e6, 32, law)
+        assert scaling_law(1e6, 32, law) <= paper_min_loss(1e6, 32, law)
 
 
 @pytest.mark.parametrize(("power", "count"), [(1.2, 10**12), (1.5, 10**9), (2, 10**9), (3, 10**9)])
@@ -137,7 +137,7 @@ def test_scaling_law_has_exponent_one_minus_power(power, count):
 @given(st.floats(1.01, 4), st.integers(1, 10**6), st.integers(2, 100), st.floats(0, 1e5))
 def test_scaling_law_is_below_the_printed_bound(power, count, outputs, bits):
     law = Zipf(count, power)
-    assert scaling_law(bits, outputs, law) <= min_loss_as_printed(bits, outputs, law) * (1 + 1e-9)
+    assert scaling_law(bits, outputs, law) <= paper_min_loss(bits, outputs, law) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(

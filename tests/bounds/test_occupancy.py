@@ -12,68 +12,66 @@ from factmem.bounds import log_probability_all_seen, unseen_distribution
 from factmem.bounds.occupancy import unseen_mean, unseen_variance
 
 
-def recursive_distribution(draws, kinds):
-    """Compute the probabilities of 0 … kinds unseen kinds, draw by draw."""
-    seen = np.zeros(kinds + 1)
+def recursive_distribution(draws, bins):
+    """Compute the probabilities of 0 … bins unseen bins, draw by draw."""
+    seen = np.zeros(bins + 1)
     seen[0] = 1
-    new = 1 - np.arange(kinds + 1) / kinds
+    new = 1 - np.arange(bins + 1) / bins
     for _ in range(draws):
         seen = seen * (1 - new) + np.concatenate([[0], (seen * new)[:-1]])
     return seen[::-1]
 
 
 @given(st.integers(1, 300), st.integers(1, 80))
-def test_distribution_matches_recursion(draws, kinds):
-    first, probabilities = unseen_distribution(draws, kinds)
-    padded = np.zeros(kinds + 1)
+def test_distribution_matches_recursion(draws, bins):
+    first, probabilities = unseen_distribution(draws, bins)
+    padded = np.zeros(bins + 1)
     padded[first : first + len(probabilities)] = probabilities
-    assert padded == pytest.approx(recursive_distribution(draws, kinds), abs=1e-13)
+    assert padded == pytest.approx(recursive_distribution(draws, bins), abs=1e-13)
 
 
 @cache
-def surjections(draws, kinds):
-    """Count the surjections from n draws to k kinds, by recursion over the last draw."""
-    if kinds == 0 or draws == 0:
-        return int(kinds == draws == 0)
-    return kinds * (surjections(draws - 1, kinds) + surjections(draws - 1, kinds - 1))
+def surjections(draws, bins):
+    """Count the surjections from n draws to k bins, by recursion over the last draw."""
+    if bins == 0 or draws == 0:
+        return int(bins == draws == 0)
+    return bins * (surjections(draws - 1, bins) + surjections(draws - 1, bins - 1))
 
 
 @given(st.integers(1, 150), st.integers(1, 150))
-def test_probability_to_see_all_counts_surjections(draws, kinds):
-    log_probability = log_probability_all_seen(draws, np.array([float(kinds)]))[0]
-    count = surjections(draws, kinds)
+def test_probability_to_see_all_counts_surjections(draws, bins):
+    log_probability = log_probability_all_seen(draws, np.array([float(bins)]))[0]
+    count = surjections(draws, bins)
     if count == 0:
         assert log_probability == -np.inf
     else:
-        assert log_probability == pytest.approx(
-            math.log(count) - draws * math.log(kinds), abs=1e-10
-        )
+        assert log_probability == pytest.approx(math.log(count) - draws * math.log(bins), abs=1e-10)
 
 
-@pytest.mark.parametrize(("draws", "kinds"), [(10**6, 10**5), (10**5, 10**5), (3000, 10**4)])
-def test_mean_and_variance_of_many_kinds(draws, kinds):
-    first, probabilities = unseen_distribution(draws, kinds)
+@pytest.mark.parametrize(("draws", "bins"), [(10**6, 10**5), (10**5, 10**5), (3000, 10**4)])
+def test_mean_and_variance_of_many_kinds(draws, bins):
+    first, probabilities = unseen_distribution(draws, bins)
     values = first + np.arange(len(probabilities))
     mean = float(values @ probabilities)
-    assert mean == pytest.approx(unseen_mean(draws, kinds), rel=1e-8)
+    assert mean == pytest.approx(unseen_mean(draws, bins), rel=1e-8)
     variance = float((values - mean) ** 2 @ probabilities)
-    assert variance == pytest.approx(unseen_variance(draws, kinds), rel=1e-3)
+    assert variance == pytest.approx(unseen_variance(draws, bins), rel=1e-3)
 
 
-@pytest.mark.parametrize("kinds", [10**3, 10**4, 10**6, 3 * 10**7, 10**8, 10**9])
-def test_one_more_draw_than_kinds(kinds):
+@pytest.mark.parametrize("bins", [10**3, 10**4, 10**6, 3 * 10**7, 10**8, 10**9])
+def test_one_more_draw_than_kinds(bins):
     # C(k+1, 2) ways to choose the pair that is seen twice, with probability k!/k^(k+1) each
-    ways = math.lgamma(kinds + 1) - (kinds + 1) * math.log(kinds)
-    exact = ways + math.log(kinds) + math.log(kinds + 1) - math.log(2)
-    log_probability = log_probability_all_seen(kinds + 1, np.array([float(kinds)]))[0]
+    ways = math.lgamma(bins + 1) - (bins + 1) * math.log(bins)
+    exact = ways + math.log(bins) + math.log(bins + 1) - math.log(2)
+    log_probability = log_probability_all_seen(bins + 1, np.array([float(bins)]))[0]
     assert log_probability == pytest.approx(exact, rel=1e-12, abs=1e-9)
 
 
-@pytest.mark.parametrize(("draws", "kinds"), [(10**7, 10**13), (10**8, 10**15)])
-def test_few_draws_of_very_many_kinds_rarely_coincide(draws, kinds):
-    first, probabilities = unseen_distribution(draws, kinds)
-    twice = first + np.arange(len(probabilities)) - (kinds - draws)
-    pairs = draws * (draws - 1) / 2 / kinds
+@pytest.mark.parametrize(("draws", "bins"), [(10**7, 10**13), (10**8, 10**15)])
+def test_few_draws_of_very_many_kinds_rarely_coincide(draws, bins):
+    first, probabilities = unseen_distribution(draws, bins)
+    twice = first + np.arange(len(probabilities)) - (bins - draws)
+    pairs = draws * (draws - 1) / 2 / bins
     assert twice @ probabilities == pytest.approx(pairs, rel=1e-3)
     assert (twice - pairs) ** 2 @ probabilities == pytest.approx(pairs, rel=1e-2)
 

@@ -67,21 +67,21 @@ def test_entropy_matches_enumeration(sizes):
     assert table.association_bits == pytest.approx(
         sizes[0] * sizes[1] * math.log2(sizes[2]), abs=1e-9
     )
-    assert table.unseen_bits >= 0
+    assert table.unused_answer_bits >= 0
 
 
 def test_example_of_32_subjects_and_relations():
     table = random_table_bits(32, 32, 8, 512)
     assert table.association_bits == 3072
     assert table.answer_set_bits == pytest.approx(1701.6, abs=0.05)
-    assert table.unseen_bits == pytest.approx(28.5, abs=0.05)
+    assert table.unused_answer_bits == pytest.approx(28.5, abs=0.05)
     assert table.bits == pytest.approx(4745.1, abs=0.05)
 
 
 @given(st.integers(1, 60), st.integers(1, 20), st.integers(1, 20), st.integers(0, 500))
 def test_bits_are_within_simple_bounds(subjects, relations, answers, spare):
     table = random_table_bits(subjects, relations, answers, relations * answers + spare)
-    assert 0 <= table.unseen_bits <= table.answer_set_bits + 1e-9
+    assert 0 <= table.unused_answer_bits <= table.answer_set_bits + 1e-9
     # At least the entropy given the sets, and at most that of |V|^SR equally likely tables.
     assert table.bits >= table.association_bits - 1e-9
     maximum = subjects * relations * math.log2(relations * answers + spare)
@@ -115,12 +115,12 @@ def test_very_large_tables(sizes):
 @pytest.mark.parametrize("relations", [1, 7, 400])
 def test_expansions_match_distributions(monkeypatch, relations):
     sizes = (30_000, relations, 20_000, 20_000 * relations + 50)
-    exact = random_table_bits(*sizes).unseen_bits
+    exact = random_table_bits(*sizes).unused_answer_bits
     monkeypatch.setattr("factmem.bounds.tables._MAX_DEVIATION", 10.0)
-    assert random_table_bits(*sizes).unseen_bits == pytest.approx(exact, rel=1e-6)
+    assert random_table_bits(*sizes).unused_answer_bits == pytest.approx(exact, rel=1e-6)
     monkeypatch.setattr("factmem.bounds.tables._MAX_DEVIATION", 1e4)
     monkeypatch.setattr("factmem.bounds.tables._MAX_CONVOLUTION", 1)
-    assert random_table_bits(*sizes).unseen_bits == pytest.approx(exact, rel=1e-6)
+    assert random_table_bits(*sizes).unused_answer_bits == pytest.approx(exact, rel=1e-6)
 
 
 def shape_of(grid):
@@ -162,10 +162,10 @@ def test_rarely_unseen_answers():
     # One relation in 200,000 has an unseen answer, which could be any spare word.
     sizes = (200, 500_000, 8, 8_000_000)
     lacking = 500_000 * 8 * (7 / 8) ** 200
-    assert random_table_bits(*sizes).unseen_bits == pytest.approx(
+    assert random_table_bits(*sizes).unused_answer_bits == pytest.approx(
         lacking * math.log2(4_000_001), rel=1e-3
     )
-    assert random_table_bits(400, *sizes[1:]).unseen_bits == 0
+    assert random_table_bits(400, *sizes[1:]).unused_answer_bits == 0
 
 
 @pytest.mark.parametrize("facts", [150, 1000, 10_000])
@@ -173,7 +173,7 @@ def test_table_of_two_answers_has_one_bit_per_fact(facts):
     grid = (np.arange(facts) % 2)[:, None]
     table = table_bits(FactTable(grid))
     assert table.bits == facts
-    assert math.copysign(1, table.unseen_bits) == 1
+    assert math.copysign(1, table.unused_answer_bits) == 1
     assert parameters_needed(table.bits)[1] == facts
 
 
@@ -185,7 +185,7 @@ def test_rejects_too_many_facts():
 def test_conditions_of_the_theorem():
     conditions = RandomTableConditions.from_sizes(32, 32, 8, 512)
     assert conditions.vocabulary_needed == 512
-    assert conditions.printed_bits == 3072 + 1536
+    assert conditions.paper_bits == 3072 + 1536
     assert conditions.subjects_scale == pytest.approx(8 * math.log(128 * math.log(512)))
     assert RandomTableConditions.from_sizes(1, 1, 1, 1).subjects_scale == 0
 

@@ -13,10 +13,10 @@ def test_bits_of_a_random_table():
     data = run_json("bounds", *TABLE, "--vocabulary", "512")
     assert data["association_bits"] == 3072
     assert round(data["answer_set_bits"], 1) == 1701.6
-    assert round(data["unseen_bits"], 1) == 28.5
+    assert round(data["unused_answer_bits"], 1) == 28.5
     assert round(data["bits"], 1) == 4745.1
     assert data["parameters_at_bits_per_weight"]["2"] == math.ceil(data["bits"] / 2)
-    assert data["printed_bits"] == 4608
+    assert data["paper_bits"] == 4608
     assert data["vocabulary_needed"] == 512
 
 
@@ -52,7 +52,7 @@ def test_smallest_loss_of_a_model_with_given_bits():
     data = run_json("bounds", *MAP, "--bits", "52.5")
     assert data["min_loss_bits"] == pytest.approx(5 * 89.5 / 100)
     assert data["min_loss_nats"] == pytest.approx(5 * 0.895 * math.log(2))
-    assert data["printed_min_loss_bits"] == pytest.approx(5 * 0.89)
+    assert data["paper_min_loss_bits"] == pytest.approx(5 * 0.89)
     steep = run_json(
         "bounds", "--facts", "1000000000000", "--outputs", "32", "--bits", "5", "--zipf", "2"
     )

@@ -28,7 +28,7 @@ def store(tmp_path, monkeypatch):
 def store_by_seed(*, facts, seed, **_):
     """Stand in for a memory: seeds 5, 6, 7, 8 store 7, 6, 9, 5 associations."""
     stored = facts <= {5: 7, 6: 6, 7: 9, 8: 5}[seed]
-    return {"stored": stored, "accuracy": 1.0 if stored else 0.9, "relative_margin": 1 / facts}
+    return {"stored": stored, "accuracy": 1.0 if stored else 0.9, "min_relative_margin": 1 / facts}
 
 
 @pytest.fixture
@@ -49,9 +49,9 @@ def test_finds_the_median_over_seeds_and_repeats_no_run(stand_in, store):
     for seed in data["seeds"]:
         assert seed["upper"] == seed["lower"] + 1
         assert seed["facts"] == seed["lower"]
-        assert seed["status"] == "found"
+        assert seed["status"] == "bracketed"
         assert seed["probes"][-1]["source"] == "run"
-        assert seed["relative_margin"] > 0
+        assert seed["min_relative_margin"] > 0
     assert [seed["lower"] for seed in data["seeds"]] == [7, 6, 9]
     assert data["lower"] == data["facts"] == 7
     assert data["upper"] == 8
@@ -77,7 +77,7 @@ def test_finds_the_median_over_seeds_and_repeats_no_run(stand_in, store):
 def test_fresh_and_another_store_repeat_runs(inline, tmp_path, store):
     first = run_json(*LINEAR)
     assert first["upper"] == first["lower"] + 1
-    assert first["relative_margin"] > 0
+    assert first["min_relative_margin"] > 0
     assert run_json(*LINEAR, "--fresh")["probes_read"] == 0
     elsewhere = str(tmp_path / "other.sqlite")
     assert run_json(*LINEAR, "--store", elsewhere)["probes_read"] == 0

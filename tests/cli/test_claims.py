@@ -6,7 +6,7 @@ from tests.experiments.inline_workers import InlineWorkers
 
 import factmem.experiments
 import factmem.paper
-from factmem.experiments.measurement import unstored_tasks
+from factmem.experiments.measurement import uncached_tasks
 from factmem.paper import Claim, Finding
 from factmem.paper.claim import between, close
 
@@ -21,7 +21,7 @@ def make_claim(name, checks, refuted=False):
         "A <b>statement</b>.",
         "Theorem 0",
         "By measuring.",
-        unstored_tasks(measure_one, [3, 4]),
+        uncached_tasks(measure_one, [3, 4]),
         lambda results: Finding.from_checks(checks, "A note."),
         refuted=refuted,
     )
@@ -51,12 +51,12 @@ def test_json_has_the_evidence_of_a_claim():
     assert claim["claim"] == "A <b>statement</b>."
     assert (claim["reference"], claim["method"]) == ("Theorem 0", "By measuring.")
     assert claim["verdict"] == "holds_within"
-    assert claim["within"] == pytest.approx(0.02)
+    assert claim["max_deviation"] == pytest.approx(0.02)
     (check,) = claim["evidence"]
     assert check == {
         "what": "one",
         "measured": 1.02,
-        "expected": "1 up to 10 %",
+        "expected": "1 up to 10%",
         "holds": True,
         "deviation": pytest.approx(0.02),
     }
@@ -82,7 +82,7 @@ def test_text_shows_verdicts():
     text = run_text("claims", code=1)
     assert "<b>statement</b>" in text
     assert "fails: 2, holds: 1, holds within tolerance: 1;" in text
-    assert "holds within 2 %" in " ".join(text.split())
+    assert "holds within 2%" in " ".join(text.split())
     assert "Not as expected: bad." in text
 
 

@@ -6,8 +6,8 @@ from tests.cli.commands import rejected, run_json, run_text
 from factmem.cli import main, progress
 
 KEYS = {
-    *("heads", "head_dim", "parameters", "stored_numbers", "facts", "facts_per_parameter"),
-    *("accuracy", "min_margin", "relative_margin", "denoiser_margin", "status", "seconds"),
+    *("heads", "head_dim", "parameters", "total_parameters", "facts", "facts_per_parameter"),
+    *("accuracy", "min_margin", "min_relative_margin", "denoiser_margin", "status", "seconds"),
 }
 SMALL = ("--subjects", 4, "--relations", 3, "--answers", 2)
 SHAPE = ("--dim", 8, "--heads", 4, "--head-dim", 1, "--width", 8)
@@ -22,7 +22,7 @@ def test_attention():
     assert data["parameters"] == 4 * 4 * 128 * 64
     assert data["facts_per_parameter"] == 12 / data["parameters"]
     tokens = 4 + 3 + 7 + 1 + 6
-    assert data["stored_numbers"] == data["parameters"] + tokens * 128
+    assert data["total_parameters"] == data["parameters"] + tokens * 128
     assert data["accuracy"] == 1.0
     assert data["notes"] == []
 

@@ -26,7 +26,7 @@ def test_json_describes_the_table(table_file):
         "bits": 192.0,
         "entropy_bits": 192.0,
         "disjoint": True,
-        "most_facts_of_an_answer": 2,
+        "max_facts_per_answer": 2,
         "warnings": [],
     }
     assert {key: data[key] for key in expected} == expected

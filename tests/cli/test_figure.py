@@ -55,7 +55,7 @@ def cheap(monkeypatch):
 
 
 def set_speed(monkeypatch, speed):
-    monkeypatch.setattr(estimate, "measured_speed", lambda store, workers: speed)
+    monkeypatch.setattr(estimate, "measure_speed", lambda store, workers: speed)
 
 
 def test_writes_files_with_data_and_caption(directory):
@@ -127,7 +127,7 @@ def test_text_shows_caption_and_files(cheap):
         (("2", "--out", "file"), "--out: 'file' is not a directory"),
         (("2", "--out", "file/below"), "/file' does not exist"),
         (("2", "--out", "no/such"), "/no' does not exist"),
-        (("2", "--so-far", "--fresh"), "--so-far cannot be combined with --fresh"),
+        (("2", "--partial", "--fresh"), "--partial cannot be combined with --fresh"),
         (("2", "--scale", "huge"), "huge"),
     ],
 )
@@ -178,7 +178,7 @@ def unexpected_measurement(store, workers):
 
 
 def test_the_speed_is_measured_only_if_needed(cheap, monkeypatch):
-    monkeypatch.setattr(estimate, "measured_speed", unexpected_measurement)
+    monkeypatch.setattr(estimate, "measure_speed", unexpected_measurement)
     run_json("figure", "cheap")
     run_json("figure", "cheap", "--scale", "paper")  # all of it is in the store
     assert count_calls.calls == 3
@@ -209,11 +209,11 @@ def test_so_far_draws_stored_runs_and_executes_none(monkeypatch, directory):
 
     partial = replace(cheap_figure(runs=4), allows_partial=True, plot=plot)
     monkeypatch.setattr(factmem.paper, "get_figure", lambda name, scale: partial)
-    monkeypatch.setattr(estimate, "measured_speed", unexpected_measurement)
+    monkeypatch.setattr(estimate, "measure_speed", unexpected_measurement)
     with Store(directory / "runs.sqlite") as store:
         for task in cheap_figure().measurement.tasks:
             store.put(factmem.experiments.execute(task))
-    data = run_json("figure", "cheap", "--so-far", "--scale", "paper")
+    data = run_json("figure", "cheap", "--partial", "--scale", "paper")
     assert count_calls.calls == 3
     assert (data["caption"], data["missing_runs"]) == ("3 points.", 1)
     data = run_json("figure", "cheap")
@@ -222,6 +222,6 @@ def test_so_far_draws_stored_runs_and_executes_none(monkeypatch, directory):
 
 
 def test_so_far_rejects_figures_that_cannot_be_drawn_in_part(cheap, directory):
-    assert "3 runs are missing" in rejected("figure", "cheap", "--so-far")
+    assert "3 runs are missing" in rejected("figure", "cheap", "--partial")
     assert not (directory / "figures").exists()
     assert count_calls.calls == 0

@@ -48,7 +48,7 @@ def test_sgd_is_compared_with_the_flow(tmp_path):
     plot = tmp_path / "flow.svg"
     data = run_json(
         *QUICK,
-        *("--method", "sgd", "--steps", "1500", "--batch", "64", "--plot", str(plot)),
+        *("--method", "sgd", "--steps", "1500", "--batch-size", "64", "--plot", str(plot)),
     )
     assert data["learning_rate"] == 0.1
     assert data["steps"] == 1500
@@ -66,7 +66,7 @@ def test_sgd_is_compared_with_the_flow(tmp_path):
 def test_softmax_attention_is_trained_by_sgd():
     data = run_json(
         *SMALL,
-        *("--attention", "softmax", "--steps", "16", "--batch", "8", "--dim", "16"),
+        *("--attention", "softmax", "--steps", "16", "--batch-size", "8", "--dim", "16"),
         *("--spacing", "log"),
     )
     assert (data["method"], data["learning_rate"], data["dim"]) == ("sgd", 16.0, 16)
@@ -134,12 +134,12 @@ def test_answers_of_a_structured_table_are_as_equally_frequent_as_possible():
         ),
         (["--attention", "softmax", "--method", "flow"], "cannot be combined with --method flow"),
         (
-            ["--attention", "softmax", "--start", "balanced"],
-            "cannot be combined with --start balanced",
+            ["--attention", "softmax", "--init", "balanced"],
+            "cannot be combined with --init balanced",
         ),
         (["--method", "sgd", "--noise", "3000000000"], "--noise must be at most"),
-        (["--start", "random", "--noise", "2000000000"], "is too large"),
-        (["--method", "sgd", "--batch", "100000000"], "--batch must be at most 1048576"),
+        (["--init", "random", "--noise", "2000000000"], "is too large"),
+        (["--method", "sgd", "--batch-size", "100000000"], "--batch-size must be at most 1048576"),
         (["--method", "sgd", "--steps", "10000000000000"], "--steps must be at most"),
         (["--attention", "softmax", "--dim", "1000000"], "is too large"),
         (["--attention", "softmax", "--dim", "9" * 24], "--dim must be at most"),
@@ -156,7 +156,7 @@ def test_rejects_bad_input(wrong, message):
 
 
 def test_divergence_is_an_error_with_advice():
-    wrong = ["--method", "sgd", "--learning-rate", "1e6", "--steps", "512", "--batch", "8"]
+    wrong = ["--method", "sgd", "--learning-rate", "1e6", "--steps", "512", "--batch-size", "8"]
     assert rejected(*QUICK, *wrong) == (
         "factmem: error: training with learning rate 1e+06 diverged before step 2; "
         "use a smaller one\n"
@@ -166,7 +166,7 @@ def test_divergence_is_an_error_with_advice():
 def test_a_constant_table_has_no_flow():
     one = ["flow", "--subjects", "3", "--relations", "1", "--answers", "1"]
     assert "no single token carries information" in rejected(*one)
-    data = run_json(*one, "--method", "sgd", "--steps", "2", "--batch", "4")
+    data = run_json(*one, "--method", "sgd", "--steps", "2", "--batch-size", "4")
     assert data["loss"] == [0, 0, 0]
     assert data["exact_flow"] is None
 
@@ -184,15 +184,15 @@ def test_theorem_6_also_needs_a_balanced_start_and_uniform_subjects():
     enough = ["flow", "--subjects", "32", "--relations", "2", "--answers", "2", "--until", "1"]
     enough += ["--noise", "80", "--length", "5"]
     for more, met in (
-        (["--start", "balanced"], True),
+        (["--init", "balanced"], True),
         ([], False),
-        (["--start", "balanced", "--zipf", "1"], False),
+        (["--init", "balanced", "--zipf", "1"], False),
     ):
         assert run_json(*enough, *more)["theorem_6"]["conditions_met"] is met
 
 
 def test_a_random_start_reports_how_many_prompts_were_sampled():
-    data = run_json(*SMALL, "--start", "random", "--scale", "0.1", "--until", "1")
+    data = run_json(*SMALL, "--init", "random", "--scale", "0.1", "--until", "1")
     assert data["sampled_prompts"] == 32 * 16
     assert data["invariant_drift"] < 1e-10
 

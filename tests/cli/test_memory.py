@@ -7,7 +7,7 @@ from factmem.experiments.memory_methods import MEMORY_METHODS
 
 KEYS = {
     *("method", "dim", "facts", "outputs", "parameters", "accuracy", "min_margin"),
-    *("relative_margin", "bits_per_parameter", "status", "seconds"),
+    *("min_relative_margin", "bits_per_parameter", "status", "seconds"),
 }
 HEBBIAN = ("hebbian", "--dim", "8", "--facts", "4")
 
@@ -27,15 +27,15 @@ def test_every_method_has_the_same_keys(method):
 
 
 def test_maximal_reports_its_proof():
-    stored = run_json("memory", "maximal", "--dim", 8, "--facts", 8)
+    stored = run_json("memory", "optimal", "--dim", 8, "--facts", 8)
     assert (stored["verdict"], stored["feasible"]) == ("feasible", True)
     assert stored["min_margin"] > 0
     assert stored["certificate_residual"] is stored["certificate_threshold"] is None
-    crowded = run_json("memory", "maximal", "--dim", 8, "--facts", 60)
+    crowded = run_json("memory", "optimal", "--dim", 8, "--facts", 60)
     assert (crowded["verdict"], crowded["feasible"]) == ("infeasible", False)
     assert crowded["certificate_residual"] < crowded["certificate_threshold"]
     assert (stored["status"], crowded["status"]) == ("proved_feasible", "proved_infeasible")
-    text = run_text("memory", "maximal", "--dim", 8, "--facts", 60, "--require", 1, code=1)
+    text = run_text("memory", "optimal", "--dim", 8, "--facts", 60, "--require", 1, code=1)
     assert "│ status │ proved_infeasible │" in text
     assert (
         "No matrix stores all associations; the accuracy is that of the squared-hinge minimizer."

@@ -19,7 +19,7 @@ from factmem.transformer import load_transformer
 
 FACTS = ("--subjects", "6", "--relations", "5", "--answers", "3", "--length", "8")
 SHAPE = ("--dim", "12", "--heads", "3", "--head-dim", "4", "--width", "10")
-SHORT = ("--steps", "60", "--batch", "64")
+SHORT = ("--steps", "60", "--batch-size", "64")
 TRAIN = ("train", *FACTS, *SHAPE)
 
 
@@ -35,9 +35,9 @@ def test_json_reports_the_training():
     assert (data["learning_rate"], data["optimizer"]) == (0.01, "adam")
     (run,) = data["runs"]
     assert data["status"] == run["status"] == "step_limit"
-    assert run["checks"]["steps"][-1] == run["steps"] == data["steps"] == 60
-    assert max(run["checks"]["accuracy"]) == data["best_accuracy"]
-    assert 0 <= data["accuracy_in_worst_noise"] <= data["accuracy"] <= 1
+    assert run["evaluations"]["steps"][-1] == run["steps"] == data["steps"] == 60
+    assert max(run["evaluations"]["accuracy"]) == data["best_accuracy"]
+    assert 0 <= data["worst_case_accuracy"] <= data["accuracy"] <= 1
     assert data["success"] == (data["best_accuracy"] > 0.99)
 
 
@@ -80,14 +80,19 @@ def test_options_make_a_protocol():
     assert TrainingOptions(protocol="paper").to_protocol() == PAPER
     assert TrainingOptions(protocol="best").to_protocol() == BEST
     assert TrainingOptions().to_protocol() == replace(PAPER, learning_rates=(1e-2,))
-    expected = replace(BEST, learning_rates=(0.2,), steps=50, batch=9, checks=50)
-    options = TrainingOptions(steps=50, batch=9, learning_rate=0.2, optimizer="muon")
+    expected = replace(BEST, learning_rates=(0.2,), steps=50, batch_size=9, evaluations=50)
+    options = TrainingOptions(steps=50, batch_size=9, learning_rate=0.2, optimizer="muon")
     assert options.to_protocol() == expected
     assert TrainingOptions(steps=1000, optimizer="adam").to_protocol().checks == 128
 
 
 def test_reports_the_best_of_three_learning_rates(monkeypatch):
-    settings = {"learning_rates": (1e-6, 2e-2, 1e30), "steps": 120, "checks": 12, "batch": 64}
+    settings = {
+        "learning_rates": (1e-6, 2e-2, 1e30),
+        "steps": 120,
+        "evaluations": 12,
+        "batch_size": 64,
+    }
     paper = replace(training.PAPER, **settings, test_prompts=256, criterion=0.8)
     monkeypatch.setattr(training, "PAPER", paper)
     data = run_json(*TRAIN, "--protocol", "paper", "--require", "0.5")
@@ -95,11 +100,11 @@ def test_reports_the_best_of_three_learning_rates(monkeypatch):
     assert data["success"]
     assert data["status"] == "criterion_reached"
     assert [run["learning_rate"] for run in data["runs"]] == [1e-6, 2e-2, 1e30]
-    assert data["runs"][2]["checks"]["loss"][-1] is None
+    assert data["runs"][2]["evaluations"]["loss"][-1] is None
     assert data["steps"] == data["runs"][1]["steps"] < 120
     steps = sum(run["steps"] for run in data["runs"])
     assert data["steps_per_second"] == pytest.approx(steps / data["seconds"])
-    assert data["accuracy"] > 0.5 > data["accuracy_in_worst_noise"]
+    assert data["accuracy"] > 0.5 > data["worst_case_accuracy"]
 
 
 @pytest.mark.parametrize(
@@ -109,14 +114,14 @@ def test_reports_the_best_of_three_learning_rates(monkeypatch):
             ("--protocol", "paper", "--steps", "5"),
             "--protocol paper cannot be combined with --steps",
         ),
-        (("--protocol", "best", "--batch", "5"), "combined with --batch"),
+        (("--protocol", "best", "--batch-size", "5"), "combined with --batch-size"),
         (("--protocol", "best", "--learning-rate", "5"), "combined with --learning-rate"),
         (("--protocol", "paper", "--optimizer", "adam"), "combined with --optimizer"),
         (("--protocol", "worst"), "worst"),
         (("--optimizer", "sgd"), "sgd"),
         (("--steps", "0"), "--steps must be at least 1, got 0"),
-        (("--batch", "-1"), "--batch must be at least 1, got -1"),
-        (("--batch", "2000000000"), "is too large"),
+        (("--batch-size", "-1"), "--batch-size must be at least 1, got -1"),
+        (("--batch-size", "2000000000"), "is too large"),
         (("--learning-rate", "0"), "error: --learning-rate must be positive"),
         (("--learning-rate", "nan"), "must be positive"),
         (("--fresh",), "--fresh requires --checkpoint"),
@@ -181,7 +186,7 @@ def finish(process):
     return json.loads(out)
 
 
-LONG = ("--steps", "8000", "--batch", "32", "--deterministic", "--json")
+LONG = ("--steps", "8000", "--batch-size", "32", "--deterministic", "--json")
 
 
 def test_a_killed_training_resumes_bit_for_bit(compiled, tmp_path):

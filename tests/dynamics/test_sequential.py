@@ -40,15 +40,15 @@ def test_relations_are_learned_first_if_the_conditions_hold():
     assert SequentialConditions.from_population(population).met
     learning = sequential_learning(flow, population, ALPHA)
     assert learning.holds
-    assert learning.distance < 1e-3
-    assert learning.bound == pytest.approx(1e-3)
-    assert learning.largest_weight < learning.bound / 50
-    assert learning.close_at < learning.large_at
+    assert learning.min_relation_distance < 1e-3
+    assert learning.weight_bound == pytest.approx(1e-3)
+    assert learning.max_other_weight < learning.weight_bound / 50
+    assert learning.relations_learned_time < learning.bound_exceeded_time
     # Compare with the flow at that time, and at all times before.
-    index = flow.nearest(np.array([learning.close_at]))[0]
+    index = flow.nearest(np.array([learning.relations_learned_time]))[0]
     subjects_and_noise = [*range(32), 34]
     weights = np.maximum(flow.kq, flow.largest_ov)[: index + 1, subjects_and_noise]
-    assert weights.max() == learning.largest_weight
+    assert weights.max() == learning.max_other_weight
     assert flow.statistics.relation_distance[index] < 1e-3
     assert flow.statistics.relation_distance[index - 1] >= 1e-3
     # Relations are large by then.
@@ -60,10 +60,10 @@ def test_relations_are_not_learned_first_if_they_are_as_slow_as_subjects():
     assert not SequentialConditions.from_population(population).met
     learning = sequential_learning(flow, population, ALPHA)
     assert not learning.holds
-    assert learning.distance > 0.1
-    assert learning.close_at is None
-    assert learning.largest_weight is None
-    index = flow.nearest(np.array([learning.large_at]))[0]
+    assert learning.min_relation_distance > 0.1
+    assert learning.relations_learned_time is None
+    assert learning.max_other_weight is None
+    index = flow.nearest(np.array([learning.bound_exceeded_time]))[0]
     weights = np.maximum(flow.kq, flow.largest_ov)[:, [0, 1, 2, 3, 8]].max(axis=1)
     assert weights[index - 1] <= 1e-3 < weights[index]
 
@@ -88,29 +88,49 @@ def learning_with(token, weights, distance, matrix="kq"):
 @pytest.mark.parametrize("matrix", ["kq", "ov"])
 def test_no_weight_of_a_subject_or_of_noise_may_be_large(token, matrix):
     learning = learning_with(token, [0.01, 0.05, 0.2, 0.3], [1, 0.5, 1e-6, 1e-6], matrix)
-    assert (learning.close_at, learning.large_at, learning.distance) == (None, 2, 0.5)
+    assert (
+        learning.relations_learned_time,
+        learning.bound_exceeded_time,
+        learning.min_relation_distance,
+    ) == (None, 2, 0.5)
     assert not learning.holds
     learning = learning_with(token, [0.01, 0.05, 0.2, 0.3], [1, 1e-4, 1e-6, 1e-6], matrix)
-    assert (learning.close_at, learning.large_at, learning.distance) == (1, 2, 1e-4)
-    assert learning.largest_weight == 0.05
+    assert (
+        learning.relations_learned_time,
+        learning.bound_exceeded_time,
+        learning.min_relation_distance,
+    ) == (1, 2, 1e-4)
+    assert learning.max_other_weight == 0.05
     assert learning.holds
 
 
 @pytest.mark.parametrize("token", [RELATION, EOS])
 def test_relations_and_eos_may_be_large(token):
     learning = learning_with(token, [0.01, 5, 5, 5], [1, 0.5, 1e-4, 1e-6])
-    assert (learning.close_at, learning.large_at, learning.distance) == (2, None, 1e-6)
-    assert learning.largest_weight == 0.01
+    assert (
+        learning.relations_learned_time,
+        learning.bound_exceeded_time,
+        learning.min_relation_distance,
+    ) == (2, None, 1e-6)
+    assert learning.max_other_weight == 0.01
 
 
 def test_weight_that_was_large_counts_later():
     learning = learning_with(SUBJECT, [0.01, 0.2, 0.01, 0.01], [1, 0.5, 1e-6, 1e-6])
-    assert (learning.close_at, learning.large_at, learning.distance) == (None, 1, 1)
+    assert (
+        learning.relations_learned_time,
+        learning.bound_exceeded_time,
+        learning.min_relation_distance,
+    ) == (None, 1, 1)
     learning = learning_with(SUBJECT, [0.01, 0.09, 0.02, 0.01], [1, 0.5, 1e-6, 1e-6])
-    assert learning.largest_weight == 0.09
+    assert learning.max_other_weight == 0.09
 
 
 def test_weights_that_start_large_are_never_small():
     learning = learning_with(SUBJECT, [0.2, 0.2, 0.2, 0.2], [1e-6] * 4)
-    assert (learning.close_at, learning.large_at, learning.distance) == (None, 0, None)
+    assert (
+        learning.relations_learned_time,
+        learning.bound_exceeded_time,
+        learning.min_relation_distance,
+    ) == (None, 0, None)
     assert not learning.holds

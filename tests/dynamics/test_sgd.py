@@ -28,7 +28,7 @@ TEST_PROMPTS = PromptSample.draw(
 START = LinearAttention.random(small_problem.TOKENS, small_problem.ANSWERS, 0.5, 0)
 
 
-def train(start=START, seed=3, rate=0.25, steps=1, batch=6, **options):
+def train(start=START, seed=3, rate=0.25, steps=1, batch_size=6, **options):
     key = jr.key(seed)
     return sgd(
         start,
@@ -37,7 +37,7 @@ def train(start=START, seed=3, rate=0.25, steps=1, batch=6, **options):
         key=key,
         learning_rate=rate,
         steps=steps,
-        batch=batch,
+        batch_size=batch,
         **options,
     )
 
@@ -98,7 +98,13 @@ def test_sgd_follows_the_flow():
     test_prompts = PromptSample.draw(population, prompts, prompts_per_fact=64, key=test_key)
     start = LinearAttention.equal(prompts.vocabulary.prompt_tokens, table.answers, 1e-2)
     result = sgd(
-        start, prompts, test_prompts, key=training_key, learning_rate=0.1, steps=2000, batch=256
+        start,
+        prompts,
+        test_prompts,
+        key=training_key,
+        learning_rate=0.1,
+        steps=2000,
+        batch_size=256,
     )
     difference = np.abs(result.loss - flow.loss[flow.nearest(result.times)])
     assert difference.max() < 0.1

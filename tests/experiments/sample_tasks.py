@@ -90,7 +90,7 @@ class SampleProblem(CapacityProblem):
         return self.dim**2
 
     @property
-    def density(self):
+    def expected_facts_per_parameter(self):
         return 0.3
 
     @property

@@ -46,8 +46,8 @@ ZIPF = TransformerSpec(
     table=TableSpec.random(6, 2, 4),
     shape=Shape(8, 2, 4, 8),
     method=Train(
-        protocol=Protocol((1e-9, 3e-2), steps=200, batch=64, checks=1, test_prompts=64),
-        share_criterion=False,
+        protocol=Protocol((1e-9, 3e-2), steps=200, batch_size=64, evaluations=1, test_prompts=64),
+        stop_when_one_succeeds=False,
     ),
     prompts=PromptSpec(noise=1, length=3, subject_power=1.0),
 )
@@ -88,7 +88,7 @@ def test_bits_of_a_constructed_transformer():
 @pytest.mark.parametrize("method", ["compiled", "trained"])
 def test_bits_of_compiled_and_trained_transformers(method):
     shape = Shape(12, 4, 3, 12)
-    training = Train(protocol=Protocol((3e-2,), steps=400, batch=64, checks=8))
+    training = Train(protocol=Protocol((3e-2,), steps=400, batch_size=64, evaluations=8))
     if method == "compiled":
         spec, criteria = replace(TRANSFORMER, shape=shape, method=Compile()), STRICT
     else:

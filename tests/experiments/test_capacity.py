@@ -59,7 +59,7 @@ def test_every_seed_has_its_own_bracket_and_the_median_counts(problem, store):
     for seed in capacity.seeds:
         limit = true_capacity(20, seed.seed)
         assert seed.bracket == Bracket(limit, limit + 1)
-        assert seed.status is SearchStatus.FOUND
+        assert seed.status is SearchStatus.BRACKETED
         assert seed.largest.config["size"] == limit
         assert {size: record.config["size"] for size, record in seed.probes.items()} == {
             size: size for size in seed.probes

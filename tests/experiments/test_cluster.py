@@ -133,7 +133,7 @@ def test_the_capacity_command_gives_the_same_result_on_a_cluster(shared_cluster,
         for result in results
     )
     assert on_cluster == local
-    assert results[0]["relative_margin"] == results[1]["relative_margin"]
+    assert results[0]["min_relative_margin"] == results[1]["min_relative_margin"]
     with Store(tmp_path / "--cluster") as store:
         assert {record.threads for record in store.records()} == {1}
 

@@ -109,7 +109,7 @@ def test_limits_are_measured_when_a_shape_is_finished(searches, tmp_path):
             searches, store, workers, report=lambda progress: remaining.append(progress.remaining)
         )
     is_training = ["training" in config for config in workers.submitted if config["dim"] == 16]
-    assert is_training == sorted(is_training, reverse=True), "first trainings, then limits"
+    assert is_training == sorted(is_training, reverse=True), "first training runs, then limits"
     last_limit = max(
         index
         for index, config in enumerate(workers.submitted)
@@ -124,7 +124,7 @@ def test_limits_are_measured_when_a_shape_is_finished(searches, tmp_path):
     assert all(count > 0 for count in remaining[:-1])
     assert remaining[-1] == 0
     assert [capacity.problem.dim for capacity in result.capacities] == [16, 8]
-    assert result.decodable_share == {
+    assert result.decodable_fraction == {
         (index, seed): (1.0, 0.5)[index] for index in (0, 1) for seed in (0, 1, 2)
     }
     assert not result.limited(0)
@@ -149,7 +149,7 @@ def test_a_failed_measurement_limits_nothing(searches, monkeypatch, tmp_path):
     monkeypatch.setattr(decodable, "EXPERIMENT", Experiment("fail", 1, fail))
     with Store(tmp_path / "runs.sqlite") as store:
         result = measure(searches, store, InlineWorkers())
-    assert set(result.decodable_share.values()) == {1.0}
+    assert set(result.decodable_fraction.values()) == {1.0}
     assert not result.limited(1)
 
 
@@ -169,7 +169,7 @@ def test_a_failed_measurement_limits_nothing(searches, monkeypatch, tmp_path):
 )
 def test_a_shape_is_limited_if_most_of_its_seeds_are(shares, limited):
     seeds = tuple(
-        SeedCapacity(seed, Bracket(3, 4), SearchStatus.FOUND, {}) for seed in range(len(shares))
+        SeedCapacity(seed, Bracket(3, 4), SearchStatus.BRACKETED, {}) for seed in range(len(shares))
     )
     capacity = Capacity(TransformerCapacityProblem(Shape(8, 2, 4, 8)), seeds)
     known = {(0, seed): share for seed, share in enumerate(shares) if share is not None}

@@ -24,7 +24,7 @@ from factmem.experiments import (
     estimate,
     memory_capacity,
 )
-from factmem.experiments.estimate import Speed, expected_seconds, measured_speed
+from factmem.experiments.estimate import Speed, expected_seconds, measure_speed
 from factmem.experiments.measurement import stored_records
 from factmem.paper import FigureGroup, PaperFigure, all_figures
 from factmem.transformer import Shape
@@ -34,7 +34,7 @@ TYPICAL = Speed(step_seconds=1e-3, flops_per_second=1e10, compile_seconds=5.0)
 
 
 def timings(step, flops_per_second, compile_seconds, small=1e6, large=5e7):
-    """Return what `measure_speed` returns on a machine of this speed."""
+    """Return what `time_training_steps` returns on a machine of this speed."""
 
     def timing(flops):
         seconds = step + flops / flops_per_second
@@ -77,9 +77,9 @@ def test_every_worker_is_timed_at_once(monkeypatch, tmp_path):
         def free(self):
             return 2
 
-    monkeypatch.setattr(estimate, "measure_speed", fixed_speed)
+    monkeypatch.setattr(estimate, "time_training_steps", fixed_speed)
     with Store(tmp_path / "runs.sqlite") as store:
-        speed = measured_speed(store, TwoWorkers(), steps=4)
+        speed = measure_speed(store, TwoWorkers(), steps=4)
         assert store.records() == [], "speeds are never stored"
     assert speed.step_seconds == pytest.approx(1.5e-3), "the mean of seeds 0 and 1"
 
@@ -151,7 +151,7 @@ def problem(dim, protocol="paper"):
 
 
 def test_the_time_of_a_transformer_search_computed_by_hand():
-    """A search takes 3.5 tries of 3 rates of 2^14 steps, of which 45 % are done, at 1 ms each."""
+    """A search takes 3.5 tries of 3 rates of 2^14 steps, of which 45% are done, at 1 ms each."""
     searches = CapacitySearches([problem(32)], [64])
     only_steps = replace(FREE, step_seconds=1e-3)
     seconds = expected_seconds(searches, {}, only_steps)

@@ -72,7 +72,7 @@ def test_softmax_heads_are_measured():
         table=TableSpec.structured(4, 2, 2),
         method="softmax-sgd",
         dim=16,
-        sgd=SGDConfig(learning_rate=4.0, steps=8, batch=1024),
+        sgd=SGDConfig(learning_rate=4.0, steps=8, batch_size=1024),
     ).config()
     metrics = SGD.function(**config)
     json.dumps(metrics, allow_nan=False)

@@ -72,7 +72,7 @@ def test_every_field_changes_the_identity(change):
 def test_every_setting_of_sgd_changes_the_identity():
     spec = replace(SPEC, method="softmax-sgd")
     identities = {spec.identity()}
-    for change in ({"learning_rate": 2.0}, {"steps": 3}, {"batch": 5}):
+    for change in ({"learning_rate": 2.0}, {"steps": 3}, {"batch_size": 5}):
         identities.add(replace(spec, sgd=SOFTMAX_SGD._replace(**change)).identity())
     assert len(identities) == 4
     assert replace(spec, sgd=SOFTMAX_SGD).identity() == spec.identity()
@@ -86,7 +86,7 @@ def test_every_method_has_an_identity():
 def test_the_settings_of_sgd_have_defaults_by_method():
     assert replace(SPEC, method="sgd").sgd_config == LINEAR_SGD
     assert replace(SPEC, method="softmax-sgd").sgd_config == SOFTMAX_SGD
-    own = SGDConfig(learning_rate=1.0, steps=2, batch=3)
+    own = SGDConfig(learning_rate=1.0, steps=2, batch_size=3)
     assert replace(SPEC, method="softmax-sgd", sgd=own).sgd_config == own
 
 
@@ -131,7 +131,7 @@ def test_sgd_is_tested_on_many_prompts_of_every_fact():
     large = FlowSpec(table=TableSpec.random(40, 40, 2)).draw()
     assert len(large.test_prompts.answer_ids) == 10 * 1600
     assert SPEC.draw().sampled_prompts is None
-    assert replace(SPEC, start="random").draw().sampled_prompts == 32 * 16
+    assert replace(SPEC, init="random").draw().sampled_prompts == 32 * 16
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, float("nan"), float("inf")])
@@ -151,7 +151,7 @@ def test_a_softmax_head_rejects_other_starts(start):
     with pytest.raises(
         FactmemError, match=f"a softmax head needs the start 'equal', got '{start}'"
     ):
-        replace(SPEC, method="softmax-sgd", start=start).run()
+        replace(SPEC, method="softmax-sgd", init=start).run()
 
 
 def test_seeds_change_embeddings_and_prompts():
@@ -160,7 +160,7 @@ def test_seeds_change_embeddings_and_prompts():
         method="softmax-sgd",
         prompts=PromptSpec(length=8),
         dim=8,
-        sgd=SGDConfig(learning_rate=1.0, steps=4, batch=4),
+        sgd=SGDConfig(learning_rate=1.0, steps=4, batch_size=4),
     )
     first, again, other = (replace(spec, seed=seed).run().loss[-1] for seed in (0, 0, 1))
     assert first == again
@@ -180,7 +180,7 @@ def test_the_cost_is_positive_and_grows_with_size(method):
 
 def test_the_cost_of_sgd_grows_with_its_settings():
     spec = replace(SPEC, method="softmax-sgd")
-    for change in ({"steps": 10**4}, {"batch": 4096}):
+    for change in ({"steps": 10**4}, {"batch_size": 4096}):
         longer = replace(spec, sgd=SOFTMAX_SGD._replace(**change))
         assert longer.cost().flops > spec.cost().flops
 

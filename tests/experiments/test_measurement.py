@@ -21,8 +21,8 @@ from factmem.experiments.measurement import (
     complete_records,
     measure,
     stored_records,
+    uncached_tasks,
     unique_tasks,
-    unstored_tasks,
 )
 from factmem.experiments.scheduler import PendingTasks
 from factmem.transformer import Shape
@@ -131,14 +131,14 @@ def test_missing_records_have_empty_metrics():
 
 
 def test_every_kind_is_a_measurement():
-    unstored = unstored_tasks(double, [0], number=1)
+    unstored = uncached_tasks(double, [0], number=1)
     for measurement in (independent_tasks(1), MeasurementGroup({}), unstored, Chain(1)):
         assert isinstance(measurement, Measurement)
     assert not isinstance(PendingTasks(), Measurement)
 
 
 def test_unstored_tasks_are_executed_every_time(store):
-    twice = unstored_tasks(double, [4, 7], number=3)
+    twice = uncached_tasks(double, [4, 7], number=3)
     assert [dict(task.config) for task in twice.tasks] == [
         {"number": 3, "seed": 4},
         {"number": 3, "seed": 7},
@@ -190,7 +190,7 @@ def test_stored_records_are_those_that_the_store_has(store):
     stored = [store.put(execute(task)) for task in tasks(1, 2, 9)]
     assert stored_records(three, store) == {record.identity: record for record in stored[:2]}
     assert len(stored_records(Chain(1), store)) == 2, "the first leads to the second"
-    never = unstored_tasks(double, [0], number=1)
+    never = uncached_tasks(double, [0], number=1)
     store.put(execute(never.tasks[0]))
     assert stored_records(never, store) == {}
 
@@ -246,7 +246,7 @@ MEASUREMENTS = {
     "independent tasks": lambda: independent_tasks(3, 1, 2),
     "group": lambda: MeasurementGroup({"a": independent_tasks(1, 2), "b": Chain(1)}),
     "chain": lambda: Chain(3),
-    "unstored tasks": lambda: unstored_tasks(double, [0, 1], number=5),
+    "unstored tasks": lambda: uncached_tasks(double, [0, 1], number=5),
     "searches": searches,
     "limited searches": lambda: LimitedCapacitySearches(searches()),
     "nested groups": lambda: MeasurementGroup({"c": MeasurementGroup({"d": searches()})}),

@@ -45,7 +45,7 @@ def test_the_capacity_of_a_matrix_is_exact():
 
 
 def test_more_associations_start_with_fewer():
-    spec = MemorySpec(method="maximal", dim=4, facts=5, seed=3)
+    spec = MemorySpec(method="optimal", dim=4, facts=5, seed=3)
     fewer, more = (replace(spec, facts=facts).draw().associations for facts in (5, 9))
     assert np.array_equal(fewer.keys, more.keys[:5])
     assert np.array_equal(fewer.values, more.values[:5])
@@ -54,12 +54,12 @@ def test_more_associations_start_with_fewer():
 def test_a_measurement_runs_the_spec_of_the_problem():
     problem = LinearCapacityProblem(dim=6)
     metrics = measured(problem, 12, 4).metrics
-    result = MemorySpec(method="maximal", dim=6, facts=12, seed=4).run()
+    result = MemorySpec(method="optimal", dim=6, facts=12, seed=4).run()
     score = result.model.score(result.instance.associations)
-    assert problem.spec(12, 4) == MemorySpec(method="maximal", dim=6, facts=12, seed=4)
+    assert problem.spec(12, 4) == MemorySpec(method="optimal", dim=6, facts=12, seed=4)
     assert metrics["stored"] is True
     assert metrics["verdict"] == "feasible"
-    assert metrics["relative_margin"] == score.relative_margin
+    assert metrics["min_relative_margin"] == score.min_relative_margin
     assert (metrics["facts"], metrics["outputs"], metrics["parameters"]) == (12, 12, 36)
 
 
@@ -95,7 +95,7 @@ def test_training_counts_the_best_check_and_stops_at_the_criterion():
 
 def test_training_that_ends_below_the_criterion_stores_nothing():
     config = dict(LinearCapacityProblem(dim=4, method="trained", criterion=0.99).task(60, 0).config)
-    config["protocol"] = {**config["protocol"], "steps": 64, "checks": 2}
+    config["protocol"] = {**config["protocol"], "steps": 64, "evaluations": 2}
     metrics = measure_memory(**config)
     assert metrics["stored"] is False
     assert metrics["best_accuracy"] < 0.99
@@ -108,7 +108,7 @@ def test_mlp_memories(method, outputs):
     task = problem.task(9, 1)
     assert task.config["outputs"] == (outputs or 9)
     if method == "trained":
-        protocol = {**task.config["protocol"], "steps": 512, "checks": 16}
+        protocol = {**task.config["protocol"], "steps": 512, "evaluations": 16}
         metrics = measure_memory(**{**task.config, "protocol": protocol})
     else:
         metrics = execute(task).metrics
@@ -131,15 +131,15 @@ def test_guesses_follow_the_laws_of_the_paper(dim):
 
 def test_the_warm_start_ratio_scales_the_guess():
     problem = LinearCapacityProblem(10)
-    assert problem.expected == pytest.approx(100 * problem.density)
+    assert problem.expected_facts == pytest.approx(100 * problem.expected_facts_per_parameter)
     for facts in (11, 37, 90):
-        assert problem.search("fast", facts / problem.expected).guess == facts
+        assert problem.search("fast", facts / problem.expected_facts).guess == facts
 
 
 def test_similar_warm_start_ratios_give_the_same_guess():
     """Guesses are powers of the ratio: 1.15^27 = 43.5 and 1.15^28 = 50.1 are neighbors."""
     problem = LinearCapacityProblem(10, ratio=1.15)
-    guesses = {n: problem.search("fast", n / problem.expected).guess for n in range(41, 54)}
+    guesses = {n: problem.search("fast", n / problem.expected_facts).guess for n in range(41, 54)}
     assert {guesses[n] for n in range(41, 47)} == {44}
     assert {guesses[n] for n in range(47, 54)} == {50}
 

@@ -30,7 +30,7 @@ def test_the_methods_in_order():
         "low-rank",
         "hermite",
         "tangent",
-        "maximal",
+        "optimal",
         "fitted-features",
         "fitted-relu",
         "fitted-bilinear",
@@ -49,7 +49,7 @@ def test_the_options_of_every_method():
         "low-rank": {"rank": True},
         "hermite": {"width": True, "degree": False},
         "tangent": {"width": True, "degree": False},
-        "maximal": {},
+        "optimal": {},
         "fitted-features": width,
         "fitted-relu": width,
         "fitted-bilinear": width,
@@ -85,10 +85,10 @@ def test_details_describe_the_memory():
 
     assert details("low-rank", rank=3) == {"rank": 3}
     assert details("tangent", width=3) == {"width": 3, "neurons": 6, "degree": 2}
-    feasible = details("maximal")
+    feasible = details("optimal")
     assert (feasible["verdict"], feasible["feasible"]) == ("feasible", True)
     assert feasible["certificate_residual"] is None
-    infeasible = details("maximal", Associations.draw(40, 4, key=jr.key(0)))
+    infeasible = details("optimal", Associations.draw(40, 4, key=jr.key(0)))
     assert (infeasible["verdict"], infeasible["feasible"]) == ("infeasible", False)
     assert infeasible["certificate_residual"] < infeasible["certificate_threshold"]
 
@@ -98,7 +98,7 @@ def test_every_method_returns_a_result_with_a_status(name):
     options = {option: 4 if option == "rank" else 16 for option in required(name)}
     if name.startswith("trained"):
         protocol = LINEAR_PROTOCOL if name == "trained-linear" else MLP_PROTOCOL
-        options["protocol"] = replace(protocol, steps=8, checks=2)
+        options["protocol"] = replace(protocol, steps=8, evaluations=2)
     built = build_memory(name, PAIRS, key=jr.key(0), **options)
     assert isinstance(built, BuiltMemory)
     assert isinstance(built, Result)

@@ -23,7 +23,7 @@ protocols = st.builds(
     MemoryProtocol,
     learning_rate=st.floats(1e-6, 1e4) | st.just(1000.0),
     steps=st.integers(1, 100).map(lambda steps: 4 * steps),
-    checks=st.sampled_from([1, 2, 4]),
+    evaluations=st.sampled_from([1, 2, 4]),
     criterion=st.floats(0.01, 1.0),
 )
 sizes = st.integers(1, 10**6)
@@ -89,7 +89,12 @@ def test_every_field_changes_the_identity(change):
 def test_every_number_of_a_protocol_changes_the_identity():
     spec = replace(SPEC, method="trained-mlp", protocol=MLP_PROTOCOL)
     identities = {spec.identity()}
-    for change in ({"learning_rate": 0.1}, {"steps": 2**14}, {"checks": 64}, {"criterion": 0.9}):
+    for change in (
+        {"learning_rate": 0.1},
+        {"steps": 2**14},
+        {"evaluations": 64},
+        {"criterion": 0.9},
+    ):
         identities.add(replace(spec, protocol=replace(MLP_PROTOCOL, **change)).identity())
     assert len(identities) == 5
 
@@ -122,7 +127,7 @@ def test_draw_depends_only_on_the_seed():
 
 def test_a_run_has_instance_model_status_and_times():
     reports = []
-    protocol = replace(LINEAR_PROTOCOL, steps=8, checks=2)
+    protocol = replace(LINEAR_PROTOCOL, steps=8, evaluations=2)
     spec = MemorySpec(method="trained-linear", dim=4, facts=6, protocol=protocol)
     result = spec.run(report=lambda step, **values: reports.append(step))
     assert result.instance.associations.facts == 6
@@ -136,12 +141,12 @@ def test_a_run_has_instance_model_status_and_times():
 
 
 def test_the_task_of_a_spec_measures_the_same_as_its_run():
-    spec = MemorySpec(method="maximal", dim=4, facts=6)
+    spec = MemorySpec(method="optimal", dim=4, facts=6)
     metrics = execute(spec.task()).metrics
     result = spec.run()
     score = result.model.score(result.instance.associations)
     assert metrics["accuracy"] == score.accuracy == 1
-    assert metrics["relative_margin"] == score.relative_margin
+    assert metrics["min_relative_margin"] == score.min_relative_margin
     assert metrics["iterations"] == result.metrics["iterations"]
     assert spec.task().identity == spec.identity()
 

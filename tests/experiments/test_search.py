@@ -12,13 +12,13 @@ from factmem.experiments import (
     Bracket,
     FastSearch,
     PaperSearch,
+    ProbeVerdict,
     SearchStatus,
-    Verdict,
     trace_search,
 )
 from factmem.experiments.search import likely_sizes
 
-STORED, NOT_STORED, UNDECIDED = Verdict
+STORED, NOT_STORED, UNDECIDED = ProbeVerdict
 
 
 def up_to(limit):
@@ -45,7 +45,7 @@ def test_the_final_bracket_is_narrow_and_contains_the_limit(search, limit):
     assert all(search.minimum <= size <= search.maximum for size in trace.sizes)
     status = search.status(trace.bracket)
     if search.minimum <= limit < search.maximum:
-        assert status is SearchStatus.FOUND
+        assert status is SearchStatus.BRACKETED
         assert upper <= max(lower + 1, lower * search.ratio)
     elif limit < search.minimum:
         assert (status, upper) == (SearchStatus.NONE_STORED, search.minimum)
@@ -154,8 +154,8 @@ def test_the_bisection_of_the_paper():
     trace = trace_search(PaperSearch(8, 512), up_to(26))
     assert trace.sizes == (260, 134, 71, 39, 23, 31, 27, 25, 26)
     assert trace.bracket == Bracket(26, 27)
-    assert PaperSearch(8, 512).status(trace.bracket) is SearchStatus.FOUND
-    # For linear memories it ends when the ends are within 1 %.
+    assert PaperSearch(8, 512).status(trace.bracket) is SearchStatus.BRACKETED
+    # For linear memories it ends when the ends are within 1%.
     trace = trace_search(PaperSearch(64, 2048, 1.01), up_to(590))
     assert trace.bracket.lower <= 590 < trace.bracket.upper <= 1.01 * trace.bracket.lower
 

@@ -171,7 +171,7 @@ def test_floats_and_tuples_of_a_protocol_are_restored(protocol):
 
 
 def test_whole_learning_rates_stay_floats():
-    protocol = MemoryProtocol(learning_rate=1000.0, steps=64, checks=2, criterion=1.0)
+    protocol = MemoryProtocol(learning_rate=1000.0, steps=64, evaluations=2, criterion=1.0)
     config = from_json(protocol.__dict__)
     assert isinstance(config["learning_rate"], int)
     assert repr(MemoryProtocol(**restore_types(MemoryProtocol, config))) == repr(protocol)

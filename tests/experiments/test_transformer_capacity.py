@@ -26,7 +26,7 @@ from factmem.training import BEST, PAPER, QUICK
 from factmem.transformer import Shape
 
 SHAPE = Shape(12, 3, 4, 10)
-SHORT = replace(PAPER, learning_rates=(0.01,), steps=60, checks=60, batch=64)
+SHORT = replace(PAPER, learning_rates=(0.01,), steps=60, evaluations=60, batch_size=64)
 SIZE_OPTIONS = {
     "dim": 12,
     "heads": 3,
@@ -81,7 +81,7 @@ def run_command(capsys, *arguments):
 
 def test_a_measurement_is_the_training_of_the_train_command(capsys):
     metrics = measured(SHORT)
-    same = run_command(capsys, "train", "--steps", "60", "--batch", "64")
+    same = run_command(capsys, "train", "--steps", "60", "--batch-size", "64")
     for name in ("best_accuracy", "learning_rate", "steps", "status", "facts", "parameters"):
         assert metrics[name] == same[name], name
     assert metrics["stored"] == same["success"]
@@ -91,9 +91,9 @@ def test_only_a_stored_table_is_tested_on_all_facts():
     metrics = measured(replace(SHORT, criterion=0.2))
     assert metrics["stored"] is True
     assert metrics["best_accuracy"] > 0.2
-    assert 0 <= metrics["accuracy_in_worst_noise"] <= metrics["accuracy"] <= 1
-    assert "relative_margin" in metrics
-    assert "accuracy" not in measured(replace(SHORT, steps=1, checks=1))
+    assert 0 <= metrics["worst_case_accuracy"] <= metrics["accuracy"] <= 1
+    assert "min_relative_margin" in metrics
+    assert "accuracy" not in measured(replace(SHORT, steps=1, evaluations=1))
 
 
 @pytest.mark.parametrize("model_padding", [{}, {"heads": 5, "width": 17}])
@@ -202,7 +202,7 @@ def test_guesses_for_the_measured_shape():
 
 def test_the_configuration_has_all_numbers_of_a_protocol():
     for name, protocol in (("paper", PAPER), ("best", BEST), ("quick", QUICK)):
-        config = problem(protocol=name, train_to_end=True).task(5, 0).config
+        config = problem(protocol=name, no_early_stopping=True).task(5, 0).config
         assert config["training"] == {**asdict(protocol), "early_stopping": ()}
         assert (config["protocol"], config["method"]) == (name, "trained")
     config = problem(protocol="compiled").task(5, 0).config
@@ -220,21 +220,21 @@ def test_training_stops_early_only_in_the_setting_that_was_compared():
         {"answers": 4},
         {"length": 16},
         {"noise": 10},
-        {"train_to_end": True},
+        {"no_early_stopping": True},
         {"protocol": "best"},
         {"criterion": 1.0},
         {"scaling": "s=r2"},
         {"shape": replace(SHAPE, width=0)},
     ):
         assert early_stopping(**{**compared, **other}) == ()
-    full = problem(**compared, train_to_end=True)
+    full = problem(**compared, no_early_stopping=True)
     assert problem(**compared).task(5, 0).identity != full.task(5, 0).identity
 
 
 def test_training_stops_early():
     metrics = measured(replace(SHORT, early_stopping=((0.25, 0.99), (0.5, 0.999))))
     assert metrics["stored"] is False
-    assert metrics["run_steps"] == 15
+    assert metrics["total_steps"] == 15
     assert metrics["status"] == "stopped_early"
 
 

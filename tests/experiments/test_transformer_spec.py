@@ -35,7 +35,7 @@ from factmem.transformer import (
 
 SHAPE = Shape(12, 3, 4, 10)
 PADDING = {"subjects": 8, "relations": 8, "noise": 16, "answers": 20, "facts": 60}
-SHORT = replace(PAPER, learning_rates=(0.003, 0.01), steps=4, checks=2, batch=16)
+SHORT = replace(PAPER, learning_rates=(0.003, 0.01), steps=4, evaluations=2, batch_size=16)
 SPEC = TransformerSpec(
     table=TableSpec.random(6, 5, 3),
     shape=SHAPE,
@@ -61,7 +61,7 @@ options = {
     "attention": {"block_size": st.none() | sizes},
     "mlp": {"block_size": st.none() | sizes},
     "compiled": {"dim": st.none() | sizes},
-    "trained": {"padding": paddings, "share_criterion": st.booleans()},
+    "trained": {"padding": paddings, "stop_when_one_succeeds": st.booleans()},
 }
 protocol_changes = st.fixed_dictionaries(
     {
@@ -127,7 +127,7 @@ def test_specs_round_trip_through_json(method, data):
         *({"method": METHODS[name]} for name in ("attention", "mlp", "compiled")),
         *({"method": Train(protocol=protocol)} for protocol in (PAPER, BEST, QUICK)),
         {"method": Train(protocol=SHORT, padding=PADDING)},
-        {"method": Train(protocol=SHORT, share_criterion=False)},
+        {"method": Train(protocol=SHORT, stop_when_one_succeeds=False)},
         {"prompts": PromptSpec(noise=8, length=8)},
         {"prompts": PromptSpec(length=8)},
         {"prompts": PromptSpec(noise=7, length=9)},
@@ -157,13 +157,13 @@ def test_every_number_of_a_protocol_changes_the_identity():
     changes = {
         "learning_rates": (0.01,),
         "steps": 8,
-        "batch": 17,
+        "batch_size": 17,
         "stratified": True,
         "optimizer": "muon",
         "schedule": "cosine",
         "momentum": 0.5,
         "beta2": 0.5,
-        "checks": 4,
+        "evaluations": 4,
         "test_prompts": 7,
         "criterion": 0.5,
         "early_stopping": ((0.5, 0.5),),
@@ -200,16 +200,18 @@ class TrainingStarted(Exception):  # noqa: N818
     pass
 
 
-@pytest.mark.parametrize("share_criterion", [True, False])
-def test_draw_embeddings_gives_those_at_the_start_of_training(monkeypatch, share_criterion):
+@pytest.mark.parametrize("stop_when_one_succeeds", [True, False])
+def test_draw_embeddings_gives_those_at_the_start_of_training(monkeypatch, stop_when_one_succeeds):
     starts = []
 
     def start_training(runs, protocol, **_):
-        starts.extend(run.start.embeddings for run in runs)
+        starts.extend(run.initial_model.embeddings for run in runs)
         raise TrainingStarted
 
     monkeypatch.setattr(factmem.training, "train_transformers", start_training)
-    spec = replace(SPEC, method=Train(protocol=SHORT, share_criterion=share_criterion))
+    spec = replace(
+        SPEC, method=Train(protocol=SHORT, stop_when_one_succeeds=stop_when_one_succeeds)
+    )
     with pytest.raises(TrainingStarted):
         spec.run()
     drawn = spec.draw_embeddings()
@@ -257,9 +259,9 @@ def test_the_task_of_a_spec_is_executed_from_its_configuration():
     metrics = execute(task).metrics
     assert task.identity == SPEC.identity()
     assert (metrics["facts"], metrics["parameters"]) == (30, SHAPE.parameters)
-    assert metrics["run_steps"] == 8, "four steps of each of two runs"
-    assert metrics["flops"] == 8 * step_flops(SHAPE, SPEC.draw().vocabulary, SHORT.batch)
-    assert 0 <= metrics["accuracy_in_worst_noise"] <= metrics["accuracy"] <= 1
+    assert metrics["total_steps"] == 8, "four steps of each of two runs"
+    assert metrics["flops"] == 8 * step_flops(SHAPE, SPEC.draw().vocabulary, SHORT.batch_size)
+    assert 0 <= metrics["worst_case_accuracy"] <= metrics["accuracy"] <= 1
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -280,7 +282,7 @@ def test_the_cost_is_positive_and_grows_with_size(method):
 
 def test_the_cost_of_training_grows_with_its_protocol():
     cost = SPEC.cost()
-    for change in ({"learning_rates": (0.1,) * 3}, {"steps": 8}, {"batch": 32}):
+    for change in ({"learning_rates": (0.1,) * 3}, {"steps": 8}, {"batch_size": 32}):
         protocol = replace(SHORT, **change)
         assert replace(SPEC, method=Train(protocol=protocol)).cost().flops > cost.flops
 

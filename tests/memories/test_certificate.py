@@ -101,7 +101,7 @@ def test_residual_and_threshold_of_three_keys():
     )
     proof = infeasibility(np.zeros((2, 2)), pairs)
     # In the basis u_1 − u_0 the vectors are −e_x, and A Aᵀ = Σ e eᵀ = (3/2) I; λ = 1/3. J has the
-    # slacks of at least 1/8 of their mean, and the bound on σ² is 90 % of σ².
+    # slacks of at least 1/8 of their mean, and the bound on σ² is 90% of σ².
     assert proof.threshold == pytest.approx(np.sqrt(0.9 * 1.5) / 3 / 8, rel=1e-6)
     assert proof.residual < 1e-7  # keys are rounded to float32
     assert proof.proved

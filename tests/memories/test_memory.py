@@ -25,7 +25,7 @@ PARAMETERS = {
     "low-rank": 2 * DIM * 12,
     "hermite": 2 * DIM * 128,
     "tangent": 2 * DIM * 2 * 96,
-    "maximal": DIM**2,
+    "optimal": DIM**2,
     "fitted-features": 2 * DIM * 24,
     "fitted-relu": 2 * DIM * 6,
     "fitted-bilinear": 3 * DIM * 4,
@@ -91,7 +91,7 @@ def test_score_matches_the_margins(named_memory):
     assert score.accuracy == pytest.approx(np.mean(margins.min(axis=1) > 0))
     assert score.accuracy == pytest.approx(np.mean(recalled))
     assert score.min_margin == pytest.approx(margins.min(), rel=1e-3, abs=1e-4)
-    assert score.relative_margin == pytest.approx(relative.min(), rel=1e-3, abs=1e-5)
+    assert score.min_relative_margin == pytest.approx(relative.min(), rel=1e-3, abs=1e-5)
     assert score.parameters == memory.parameters == PARAMETERS[name]
     assert score.bits_per_parameter == pytest.approx(
         np.sum(recalled) * np.log2(15) / PARAMETERS[name]
@@ -131,7 +131,9 @@ def test_relative_margin_is_scale_free(named_memory):
     keys, values = PAIRS.keys, 3.0 * PAIRS.values
     score = memory.score(PAIRS)
     larger = memory.score(Associations(keys, values, PAIRS.target))
-    assert larger.relative_margin == pytest.approx(score.relative_margin, rel=1e-3, abs=1e-6)
+    assert larger.min_relative_margin == pytest.approx(
+        score.min_relative_margin, rel=1e-3, abs=1e-6
+    )
     assert larger.min_margin == pytest.approx(3 * score.min_margin, rel=1e-3)
 
 

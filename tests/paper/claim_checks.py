@@ -22,7 +22,7 @@ def check(claim, store, **options):
 
 def evidence(checked):
     """Return the verdict and all checks as text, for failing tests."""
-    checks = [f"{c.what}: {c.measured} ({c.expected})" for c in checked.finding.checks]
+    checks = [f"{c.quantity}: {c.measured} ({c.expected})" for c in checked.finding.checks]
     return "\n".join([checked.finding.verdict.value, *checks, checked.finding.note])
 
 

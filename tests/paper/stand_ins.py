@@ -20,7 +20,10 @@ SCATTER = (1.0, 1.02, 0.97)
 
 
 def store_by_law(*, dim, size, exponent, scatter, seed):
-    return {"stored": size <= scatter[seed] * dim ** (2 * exponent) / 2, "relative_margin": 0.125}
+    return {
+        "stored": size <= scatter[seed] * dim ** (2 * exponent) / 2,
+        "min_relative_margin": 0.125,
+    }
 
 
 LAW = Experiment("power law", 1, store_by_law)

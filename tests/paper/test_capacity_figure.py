@@ -140,7 +140,7 @@ def test_data_has_a_row_for_each_seed_of_each_size_of_each_line():
         assert cells["facts"] == cells["largest_stored"]
         assert cells["facts_not_stored"] == cells["smallest_not_stored"]
         assert cells["size"] == cells["parameters"] == cells["dim"] ** 2
-        assert (cells["criterion"], cells["relative_margin"]) == (0.99, 0.125)
+        assert (cells["criterion"], cells["min_relative_margin"]) == (0.99, 0.125)
         assert cells["probes"] >= 2
         assert cells["possible"] is None
         assert cells["heads"] is None
@@ -230,7 +230,7 @@ def test_sizes_limited_by_embeddings_are_left_out_of_a_second_slope(monkeypatch)
     ]
     assert all(slope.counts for slope in plot.slopes)
     assert "The embeddings alone set a limit" in plot.caption
-    assert "at d = 8 75 % of the facts have an answer" in plot.caption
+    assert "at d = 8 75% of the facts have an answer" in plot.caption
     assert "at d = 12" not in plot.caption
     possible = dict(zip(column(plot, "dim"), column(plot, "possible"), strict=True))
     assert possible == {8: 0.75, 12: 1.0, 16: 1.0, 24: 1.0, 32: 1.0}

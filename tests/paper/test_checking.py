@@ -10,11 +10,11 @@ from factmem.experiments.measurement import (
     MeasurementGroup,
     complete_records,
     measure,
-    unstored_tasks,
+    uncached_tasks,
 )
 from factmem.paper import Claim, Finding, Verdict
 from factmem.paper.checking import ClaimGroup
-from factmem.paper.claim import between
+from factmem.paper.claim import check_between
 
 
 def double(*, number, seed):
@@ -40,9 +40,11 @@ def stored_tasks(*numbers):
 
 def make_claim(**fields):
     def judge(results):
-        return Finding.from_checks([between("sum", float(sum(r["twice"] for r in results)), 0)])
+        return Finding.from_checks(
+            [check_between("sum", float(sum(r["twice"] for r in results)), 0)]
+        )
 
-    defaults = {"measurement": unstored_tasks(double, [0], number=1), "judge": judge}
+    defaults = {"measurement": uncached_tasks(double, [0], number=1), "judge": judge}
     return Claim("it", "It is so.", "nowhere", "by doubling", **(defaults | fields))
 
 
@@ -86,7 +88,7 @@ def test_fresh_ignores_the_store(store):
 
 
 def test_a_failed_run_is_not_checkable(store):
-    checked = check(make_claim(measurement=unstored_tasks(fail, [0])), store)
+    checked = check(make_claim(measurement=uncached_tasks(fail, [0])), store)
     assert checked.finding.verdict is Verdict.NOT_CHECKABLE
     assert "deep inside" in checked.finding.note
     assert not checked.as_expected
@@ -94,7 +96,7 @@ def test_a_failed_run_is_not_checkable(store):
 
 def test_a_result_that_cannot_be_judged_fails(store):
     def judge(results):
-        return Finding.from_checks([between("sum", results[0]["missing"], 0)])
+        return Finding.from_checks([check_between("sum", results[0]["missing"], 0)])
 
     checked = check(make_claim(judge=judge), store)
     assert checked.finding.verdict is Verdict.FAILS
@@ -102,7 +104,7 @@ def test_a_result_that_cannot_be_judged_fails(store):
 
 
 def test_a_missing_number_fails(store):
-    claim = make_claim(judge=lambda _: Finding.from_checks([between("sum", None, 0)]))
+    claim = make_claim(judge=lambda _: Finding.from_checks([check_between("sum", None, 0)]))
     assert check(claim, store).finding.verdict is Verdict.FAILS
 
 
@@ -118,7 +120,7 @@ def test_failed_runs_are_not_read_from_the_store(store):
 
 def test_a_refuted_claim_should_fail(store):
     def judge(results):
-        return Finding.from_checks([between("sum", -1.0, 0)])
+        return Finding.from_checks([check_between("sum", -1.0, 0)])
 
     assert not check(make_claim(judge=judge), store).as_expected
     assert check(make_claim(judge=judge, refuted=True), store).as_expected
@@ -128,14 +130,14 @@ def test_a_refuted_claim_should_fail(store):
 def test_runs_of_a_group_of_measurements_are_counted_once(store):
     parts = {
         "a": stored_tasks(1, 2),
-        "b": unstored_tasks(double, [0, 1], number=5),
+        "b": uncached_tasks(double, [0, 1], number=5),
         "again": stored_tasks(1),
     }
 
     def judge(results):
         assert [r["twice"] for r in results["a"]] == [2, 4]
         assert [r["twice"] for r in results["b"]] == [10, 10]
-        return Finding.from_checks([between("it", 1.0, 0)])
+        return Finding.from_checks([check_between("it", 1.0, 0)])
 
     group = MeasurementGroup(parts)
     checked = check(make_claim(measurement=group, judge=judge), store)
@@ -150,7 +152,7 @@ def test_runs_of_a_search_are_the_sizes_it_tried(monkeypatch, store):
     searches = CapacitySearches([LinearCapacityProblem(dim) for dim in (6, 8)], [0, 3])
 
     def judge(capacities):
-        return Finding.from_checks([between("it", float(len(capacities)), 2, 2)])
+        return Finding.from_checks([check_between("it", float(len(capacities)), 2, 2)])
 
     for read in (False, True):
         checked = check(make_claim(measurement=searches, judge=judge), store)

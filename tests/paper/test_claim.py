@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from factmem._core.power_law import PowerLaw, fit_power_law
 from factmem.paper import Finding, Verdict
-from factmem.paper.claim import between, close, exponent, fit_brackets, fit_values
+from factmem.paper.claim import check_between, check_close, check_exponent, fit_brackets, fit_values
 
 
 @pytest.mark.parametrize(
@@ -25,36 +25,36 @@ from factmem.paper.claim import between, close, exponent, fit_brackets, fit_valu
     ],
 )
 def test_between_checks_a_range(measured, low, high, holds, expected):
-    check = between("it", measured, low, high)
+    check = check_between("it", measured, low, high)
     assert (check.holds, check.expected) == (holds, expected)
 
 
 @given(st.floats(-10, 10).filter(lambda x: abs(x) > 0.1), st.floats(-0.5, 0.5))
 def test_close_checks_the_relative_deviation(value, deviation):
-    check = close("it", value * (1 + deviation), value, 0.2)
+    check = check_close("it", value * (1 + deviation), value, 0.2)
     assert check.deviation == pytest.approx(abs(deviation), abs=1e-9)
     assert check.holds == (check.deviation <= 0.2)
 
 
 def test_nan_is_not_close_to_a_number():
-    assert not close("it", math.nan, 1.0, 0.5).holds
+    assert not check_close("it", math.nan, 1.0, 0.5).holds
 
 
 def test_exponent_needs_a_narrow_interval_that_meets_the_range():
     law = PowerLaw(1.0, 0.8, 1.2, 3.0)
-    assert exponent("it", law, 1.1, 2.0).holds
-    assert not exponent("it", law, 1.3, 2.0).holds
+    assert check_exponent("it", law, 1.1, 2.0).holds
+    assert not check_exponent("it", law, 1.3, 2.0).holds
     for half_width in (0.51, math.inf):
         wide = PowerLaw(1.5, 1.5 - half_width, 1.5 + half_width, 1.0)
-        assert not exponent("it", wide, 1, 2).holds
-    assert "0.800 to 1.200" in exponent("it", law, 1, 2).what
+        assert not check_exponent("it", wide, 1, 2).holds
+    assert "0.800 to 1.200" in check_exponent("it", law, 1, 2).what
 
 
 def test_fit_of_a_missing_or_zero_value_has_no_exponent():
     assert fit_values([1.0, 2.0], [2.0, 4.0]).exponent == pytest.approx(1)
     for missing in (None, 0.0, math.nan):
         law = fit_values([1.0, 2.0, 3.0], [2.0, missing, 4.0])
-        assert not exponent("it", law, -9.0, 9.0).holds
+        assert not check_exponent("it", law, -9.0, 9.0).holds
 
 
 def test_fit_of_brackets_uses_their_middles_and_widths():
@@ -67,21 +67,23 @@ def test_fit_of_brackets_uses_their_middles_and_widths():
     assert law.half_width > 0.1
     for missing in (None, (0.0, 1.0)):
         law = fit_brackets([1.0, 2.0, 3.0], [(1.0, 1.1), missing, (3.0, 3.1)])
-        assert not exponent("it", law, -9.0, 9.0).holds
+        assert not check_exponent("it", law, -9.0, 9.0).holds
 
 
-GOOD = between("good", 1.0, 0.0)
-BAD = between("bad", -1.0, 0.0)
+GOOD = check_between("good", 1.0, 0.0)
+BAD = check_between("bad", -1.0, 0.0)
 
 
 def test_verdict_follows_from_the_checks():
     assert Finding.from_checks([GOOD]).verdict is Verdict.HOLDS
     assert Finding.from_checks([GOOD, BAD]).verdict is Verdict.FAILS
-    near = Finding.from_checks([GOOD, close("a", 1.02, 1.0, 0.1), close("b", 0.95, 1.0, 0.1)])
+    near = Finding.from_checks(
+        [GOOD, check_close("a", 1.02, 1.0, 0.1), check_close("b", 0.95, 1.0, 0.1)]
+    )
     assert near.verdict is Verdict.HOLDS_WITHIN
     assert near.within == pytest.approx(0.05)
-    assert Finding.from_checks([close("a", 1.5, 1.0, 0.1)]).verdict is Verdict.FAILS
-    assert Finding.from_checks([close("exact", 1 + 1e-9, 1.0, 0.1)]).verdict is Verdict.HOLDS
+    assert Finding.from_checks([check_close("a", 1.5, 1.0, 0.1)]).verdict is Verdict.FAILS
+    assert Finding.from_checks([check_close("exact", 1 + 1e-9, 1.0, 0.1)]).verdict is Verdict.HOLDS
 
 
 def test_rejects_a_finding_without_checks():

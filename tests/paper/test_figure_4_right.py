@@ -74,7 +74,9 @@ def test_paper_map_is_not_padded():
 def test_paper_map_has_one_rate_and_otherwise_the_authors_protocol():
     config = PAPER_MAP.task(8, 32, 64).config["training"]
     assert tuple(config["learning_rates"]) == (1e-2,)
-    assert (config["steps"], config["batch"]) == (PAPER.steps, PAPER.batch) == (2**14, 1024)
+    assert (
+        (config["steps"], config["batch_size"]) == (PAPER.steps, PAPER.batch_size) == (2**14, 1024)
+    )
 
 
 def test_quick_map_has_the_quick_protocol():
@@ -163,7 +165,7 @@ def test_cells_are_medians_over_seeds_and_data_has_every_run():
         for x, heads in enumerate(SMALL.heads):
             parameters = 32 * heads + 8 * width
             assert cells.values[y][x] == pytest.approx(min(1.0, parameters / 140))
-            assert cells.texts[y][x] == f"{100 * min(1.0, parameters / 140):.0f} %"
+            assert cells.texts[y][x] == f"{100 * min(1.0, parameters / 140):.0f}%"
             text = f"{heads} heads, {width} neurons, {parameters} parameters"
             assert cells.hover_texts[y][x].startswith(text)
     assert len(plot.data.rows) == 3 * 2 * 3

@@ -12,7 +12,13 @@ from factmem.experiments.flow_spec import FlowSpec, SGDConfig
 from factmem.paper.loss_figure import TABLE_SIZES, loss_figure, measure_losses
 
 STEPS = [0.0, 1000.0, 4000.0, 8192.0]
-CONFIG = {"attention": "linear", "dim": None, "learning_rate": 0.1, "steps": 8192, "batch": 1024}
+CONFIG = {
+    "attention": "linear",
+    "dim": None,
+    "learning_rate": 0.1,
+    "steps": 8192,
+    "batch_size": 1024,
+}
 
 
 def make_run(init_end=900.0, hallucination_end=4100.0, exact=False):
@@ -113,7 +119,7 @@ def test_times_are_converted_to_steps(monkeypatch, attention):
     monkeypatch.setattr(FlowSpec, "draw", draw_instance)
     result = measure_losses(
         attention=attention, subjects=16, relations=4, answers=8, dim=None, learning_rate=0.5,
-        steps=1600, batch=64, seed=0,
+        steps=1600, batch_size=64, seed=0,
     )  # fmt: skip
     stages = find_stages(curves(), POPULATION)
     assert result["init_end"] == pytest.approx(2 * stages.init_end)
@@ -132,7 +138,7 @@ def test_times_are_converted_to_steps(monkeypatch, attention):
 def test_losses_start_without_knowledge_and_add_up():
     result = measure_losses(
         attention="linear", subjects=4, relations=2, answers=2, dim=None, learning_rate=0.1,
-        steps=64, batch=64, seed=0,
+        steps=64, batch_size=64, seed=0,
     )  # fmt: skip
     assert result["uniform"] == pytest.approx(math.log(4))
     assert result["relation"] == pytest.approx(math.log(2))

@@ -89,7 +89,7 @@ def test_matrices_are_trained_to_99_percent_and_optimal_for_all():
         (8, "trained", 0.99, 1.01),
         (16, "trained", 0.99, 1.01),
     ]
-    assert [(p.dim, p.method, p.criterion) for p in optimal.problems] == [(8, "maximal", 1.0)]
+    assert [(p.dim, p.method, p.criterion) for p in optimal.problems] == [(8, "optimal", 1.0)]
     assert (trained.counts, optimal.counts) == (True, False)
 
 

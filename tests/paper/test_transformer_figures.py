@@ -135,7 +135,7 @@ def test_only_figure_4_has_compiled_transformers(monkeypatch):
         for name in GRIDS
     }
     assert compiled_lines == {
-        "4-left": {"compiled, 100 % certified"},
+        "4-left": {"compiled, 100% certified"},
         "7": set(),
         "8": set(),
         "9": set(),
@@ -166,9 +166,9 @@ def test_paper_figures_leave_out_only_the_largest_shapes(name):
         dims = [problem.dim for problem in part.searches.problems]
         possible = [dim for dim in authors if line.problem(dim, "paper") is not None]
         assert dims == possible[: len(dims)]
-        assert all(problem.expected <= 11_000 for problem in part.searches.problems)
+        assert all(problem.expected_facts <= 11_000 for problem in part.searches.problems)
         left_out = [line.problem(dim, "paper") for dim in possible[len(dims) :]]
-        assert all(problem.expected > 11_000 for problem in left_out)
+        assert all(problem.expected_facts > 11_000 for problem in left_out)
         assert {problem.protocol for problem in part.searches.problems} == {"paper"}
 
 

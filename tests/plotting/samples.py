@@ -8,7 +8,7 @@ BOLD = "<b>x</b>"
 SCRIPT = "<script>window.broken=1</script>"
 CLOSING = "</script><script>window.broken=1</script>"
 ENTITY = "a&lt;b"
-TEMPLATE = "%{x} %{text}"
+TEMPLATE = "%{x}%{text}"
 QUOTED = "\"quoted\" and 'quoted'"
 LINK = '<a href="javascript:window.broken=1">link</a>'
 IMAGE = '"><img src=x onerror="window.broken=1">'

@@ -17,7 +17,7 @@ from factmem.plotting.bit_usage import (
 MODELS = [
     ModelBits("hebbian", (1e5, 2e5, 1.2e5), (900.0, 900.0, 890.0)),
     ModelBits("hebbian", (8e5,), (4600.0,)),
-    ModelBits("maximal", (3e4,), (4600.0,)),
+    ModelBits("optimal", (3e4,), (4600.0,)),
 ]
 BITS = np.array([1e3, 1e4, 1e5])
 
@@ -36,8 +36,8 @@ def test_each_method_is_a_line_of_medians_with_ranges():
 def test_methods_differ_in_their_markers():
     (axes,) = draw_matplotlib(bits_stored(MODELS)).axes
     markers = {c.get_label(): c[0].get_marker() for c in axes.containers}
-    assert markers["hebbian"] != markers["maximal"]
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["hebbian", "maximal"]
+    assert markers["hebbian"] != markers["optimal"]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["hebbian", "optimal"]
 
 
 def test_references_show_the_bound_and_fractions_of_it():
@@ -45,7 +45,7 @@ def test_references_show_the_bound_and_fractions_of_it():
     references = [line for line in chart.lines if line.kind == "reference"]
     slopes = [np.divide(line.y, line.x).tolist() for line in references]
     assert np.allclose(slopes, [[1, 1], [0.1, 0.1], [0.01, 0.01]])
-    assert [note.text for note in chart.notes] == ["the bound", "10 %", "1 %"]
+    assert [note.text for note in chart.notes] == ["the bound", "10%", "1%"]
     for note, fraction in zip(chart.notes, (1, 0.1, 0.01), strict=True):
         assert note.y == pytest.approx(fraction * note.x)
         assert chart.x.limits[0] < note.x < chart.x.limits[1]

@@ -95,7 +95,7 @@ def test_intervals_that_overlap_the_range_hold(low, width, expected, more):
 
 def test_the_description_has_the_interval_and_the_verdict():
     assert slope(0.95, 1.05).description == (
-        "line: facts ∝ parameters^slope, slope 1.00 (95 % interval 0.95 to 1.05, expected 0.85 to "
+        "line: facts ∝ parameters^slope, slope 1.00 (95% interval 0.95 to 1.05, expected 0.85 to "
         "1.15): holds."
     )
     assert slope(1.45, 1.55).description.endswith("expected 0.85 to 1.15): does not hold here.")

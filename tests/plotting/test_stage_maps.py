@@ -22,7 +22,7 @@ def lines_by_name(panel):
 def test_cells_show_the_stage_and_its_fraction():
     heat_map, _ = stage_map(STAGES, 8, "title").panels
     # Columns are S = 4, 8, 16; rows are R = 4, 8.
-    assert heat_map.texts == (("", "30 %", "50 %"), ("10 %\nsubjects", "none", ""))
+    assert heat_map.texts == (("", "30%", "50%"), ("10%\nsubjects", "none", ""))
     assert [name for _, name in heat_map.x.ticks] == ["4", "8", "16"]
     assert [name for _, name in heat_map.y.ticks] == ["4", "8"]
     assert heat_map.values[0] == (None, pytest.approx(-0.3), -0.5)
@@ -32,8 +32,8 @@ def test_cells_show_the_stage_and_its_fraction():
 def test_texts_are_in_the_middle_of_their_cells():
     axes = draw_matplotlib(stage_map(STAGES, 8)).axes[0]
     positions = {text.get_text(): text.get_position() for text in axes.texts if text.get_text()}
-    assert positions["50 %"] == pytest.approx((16, 4))
-    assert positions["10 %\nsubjects"] == pytest.approx((4, 8))
+    assert positions["50%"] == pytest.approx((16, 4))
+    assert positions["10%\nsubjects"] == pytest.approx((4, 8))
 
 
 def test_the_line_is_where_both_rates_are_equal():

@@ -16,7 +16,7 @@ def run(learning_rate, *checks):
         model=MODEL,
         status=TrainingStatus.STEP_LIMIT,
         learning_rate=learning_rate,
-        checks=tuple(Check(*check) for check in checks),
+        evaluations=tuple(Check(*check) for check in checks),
     )
 
 
@@ -27,10 +27,10 @@ def test_shows_loss_and_accuracy_of_all_checks():
         assert [line.name for line in panel.lines] == ["learning rate 0.01", "learning rate 0.1"]
         for line, result in zip(panel.lines, runs, strict=True):
             assert line.x == (0, 10)
-            expected = [getattr(check, field) for check in result.checks]
+            expected = [getattr(check, field) for check in result.evaluations]
             np.testing.assert_array_equal(line.y, expected)
     assert above.y.scale == "log"
-    assert [(level.name, level.y) for level in below.levels] == [("99 %", 0.99)]
+    assert [(level.name, level.y) for level in below.levels] == [("99%", 0.99)]
 
 
 def test_a_loss_of_zero_makes_the_axis_linear():

@@ -30,7 +30,7 @@ class NoMeasurement:
 def checked_claim(verdict=Verdict.HOLDS, *checks, name="it", note="", refuted=False, **fields):
     claim = Claim(name, "It is so.", "Theorem 1", "By looking.", NoMeasurement(), lambda _: None,
                   refuted=refuted)  # fmt: skip
-    finding = Finding(verdict, checks, fields.pop("within", None), note)
+    finding = Finding(verdict, checks, fields.pop("max_deviation", None), note)
     defaults = {"scale": "quick", "seeds": (0, 1, 2), "runs": 6, "runs_read": 0, "seconds": 1.5}
     return CheckedClaim(claim, finding, **(defaults | fields))
 
@@ -47,8 +47,8 @@ def claims():
     bad = Check(SCRIPT, math.nan, IMAGE, False)
     return (
         checked_claim(Verdict.HOLDS, good, name="holds-it"),
-        checked_claim(Verdict.HOLDS_WITHIN, good, name="within-it", within=0.031, scale="paper",
-                      runs_read=4),
+        checked_claim(Verdict.HOLDS_WITHIN, good, name="within-it", max_deviation=0.031,
+                      scale="paper", runs_read=4),
         checked_claim(Verdict.FAILS, good, bad, name="fails-it", note=CLOSING),
         checked_claim(Verdict.FAILS, bad, name="misread-it", refuted=True, seeds=(0,)),
         checked_claim(Verdict.NOT_CHECKABLE, name="unknown-it", note=LINK),

@@ -191,7 +191,7 @@ def verdict_of(checked):
     ("fields", "rating", "text"),
     [
         ({"verdict": Verdict.HOLDS}, "good", "holds"),
-        ({"verdict": Verdict.HOLDS_WITHIN, "within": 0.031}, "good", "holds within 3.1 %"),
+        ({"verdict": Verdict.HOLDS_WITHIN, "max_deviation": 0.031}, "good", "holds within 3.1%"),
         ({"verdict": Verdict.FAILS}, "bad", "fails"),
         ({"verdict": Verdict.NOT_CHECKABLE}, "unknown", "not checkable here"),
         (

@@ -75,7 +75,7 @@ def test_the_mlp_fraction_is_that_of_the_smallest_shape_that_stores_the_table():
             )
         ]
     )
-    assert (number.question, number.value) == ("Where?", "50 % in the MLP")
+    assert (number.question, number.value) == ("Where?", "50% in the MLP")
     assert "has 200 parameters" in number.description
     assert key_numbers([shapes([1, 1, 0, 100, 20, 120, 0.98])]) == ()
 
@@ -90,7 +90,7 @@ def test_the_time_is_the_fraction_of_the_hallucination_stage():
     spans = (Span("initialization", 0.0, 1000.0), Span("hallucination", 1000.0, 5000.0))
     last = Span("convergence", 5000.0, 8000.0)
     (number,) = key_numbers([stages(*spans, last)])
-    assert (number.question, number.value) == ("When?", "80 % of the time")
+    assert (number.question, number.value) == ("When?", "80% of the time")
     assert "after 5,000 steps" in number.description
     assert key_numbers([stages()]) == ()
     assert key_numbers([stages(*spans)]) == ()

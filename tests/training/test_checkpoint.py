@@ -11,7 +11,7 @@ from factmem._core.tensor_files import save_tensors
 from factmem.training.checkpoint import Checkpoint, digest, is_checkpoint
 
 ARRAYS = {"weights": jnp.arange(6.0).reshape(2, 3), "count": jnp.asarray([3], jnp.int32)}
-RECORDS = [{"status": None, "checks": [[0, 0.1, 0.5], [10, None, 0.0]]}]
+RECORDS = [{"status": None, "evaluations": [[0, 0.1, 0.5], [10, None, 0.0]]}]
 
 
 def test_loads_what_was_saved(tmp_path):

@@ -26,7 +26,7 @@ def test_protocols_match_the_paper():
     assert (LINEAR_PROTOCOL.learning_rate, LINEAR_PROTOCOL.steps) == (1000, 2**12)
     assert (MLP_PROTOCOL.learning_rate, MLP_PROTOCOL.steps) == (3e-2, 2**15)
     for protocol in (LINEAR_PROTOCOL, MLP_PROTOCOL):
-        assert (protocol.checks, protocol.criterion) == (128, 0.99)
+        assert (protocol.evaluations, protocol.criterion) == (128, 0.99)
 
 
 def numpy_adam(matrix, rate, steps):
@@ -47,7 +47,7 @@ def numpy_adam(matrix, rate, steps):
 
 def test_steps_match_adam_in_numpy():
     start = init_linear_memory(8, key=jr.key(1))
-    protocol = MemoryProtocol(learning_rate=0.05, steps=5, checks=1, criterion=1.0)
+    protocol = MemoryProtocol(learning_rate=0.05, steps=5, evaluations=1, criterion=1.0)
     (run,) = train_memories([start], [PAIRS], protocol)
     expected = numpy_adam(np.asarray(start.matrix, float), 0.05, 5)
     np.testing.assert_allclose(run.model.matrix, expected, rtol=1e-3, atol=1e-4)
@@ -56,7 +56,7 @@ def test_steps_match_adam_in_numpy():
 
 def test_loss_is_the_mean_cross_entropy_in_nats():
     (run,) = train_memories(
-        [LinearMemory(jnp.zeros((8, 8)))], [PAIRS], MemoryProtocol(1e-30, steps=1, checks=1)
+        [LinearMemory(jnp.zeros((8, 8)))], [PAIRS], MemoryProtocol(1e-30, steps=1, evaluations=1)
     )
     assert run.loss == pytest.approx(np.log(15))
 
@@ -84,7 +84,7 @@ def test_mlp_learns_shared_answers():
 
 def test_too_many_facts_reach_the_step_limit():
     pairs = Associations.draw(60, 4, key=jr.key(0))
-    protocol = MemoryProtocol(learning_rate=1000.0, steps=64, checks=2)
+    protocol = MemoryProtocol(learning_rate=1000.0, steps=64, evaluations=2)
     (run,) = train_memories([init_linear_memory(4, key=jr.key(1))], [pairs], protocol)
     assert run.status is TrainingStatus.STEP_LIMIT
     assert run.steps == 64
@@ -93,7 +93,7 @@ def test_too_many_facts_reach_the_step_limit():
 
 def test_runs_of_a_stack_are_independent():
     """One diverges at once, one succeeds early, one late."""
-    protocol = MemoryProtocol(learning_rate=0.01, steps=1024, checks=32, criterion=1.0)
+    protocol = MemoryProtocol(learning_rate=0.01, steps=1024, evaluations=32, criterion=1.0)
     easy = LinearMemory(1e3 * jnp.linalg.lstsq(PAIRS.keys, PAIRS.answers)[0].T)
     slow = LinearMemory(-jnp.matmul(PAIRS.answers.T, PAIRS.keys))
     starts = [easy, LinearMemory(jnp.full((8, 8), jnp.nan)), slow]
@@ -115,7 +115,7 @@ def test_best_accuracy_is_the_maximum_over_checks(monkeypatch):
     monkeypatch.setattr(
         memories, "_evaluate", lambda stack, data: (jnp.zeros(1), jnp.array([next(accuracies)]))
     )
-    protocol = MemoryProtocol(learning_rate=1e-3, steps=3, checks=3)
+    protocol = MemoryProtocol(learning_rate=1e-3, steps=3, evaluations=3)
     (run,) = train_memories([init_linear_memory(8, key=jr.key(1))], [PAIRS], protocol)
     assert run.best_accuracy == pytest.approx(0.8)
     assert run.accuracy == pytest.approx(0.3)
@@ -129,7 +129,7 @@ def test_reports_the_smallest_accuracy(monkeypatch):
     train_memories(
         [init_linear_memory(8, key=jr.key(seed)) for seed in range(2)],
         [PAIRS, PAIRS],
-        MemoryProtocol(learning_rate=1e-3, steps=2, checks=2),
+        MemoryProtocol(learning_rate=1e-3, steps=2, evaluations=2),
         report=lambda steps, accuracy: reports.append((steps, accuracy)),
     )
     assert reports == [(1, 0.25), (2, 0.25)]
@@ -137,7 +137,7 @@ def test_reports_the_smallest_accuracy(monkeypatch):
 
 def test_accuracy_at_the_criterion_is_success(monkeypatch):
     monkeypatch.setattr(memories, "_evaluate", lambda stack, data: (jnp.zeros(1), jnp.array([0.5])))
-    protocol = MemoryProtocol(learning_rate=1e-3, steps=3, checks=3, criterion=0.5)
+    protocol = MemoryProtocol(learning_rate=1e-3, steps=3, evaluations=3, criterion=0.5)
     (run,) = train_memories([init_linear_memory(8, key=jr.key(1))], [PAIRS], protocol)
     assert (run.status, run.steps) == (TrainingStatus.CRITERION_REACHED, 1)
 
@@ -145,7 +145,7 @@ def test_accuracy_at_the_criterion_is_success(monkeypatch):
 def test_learning_rate_is_not_compiled_in():
     before = memories._train._cache_size()
     for rate in (0.1, 0.2, 0.4):
-        protocol = MemoryProtocol(learning_rate=rate, steps=7, checks=1)
+        protocol = MemoryProtocol(learning_rate=rate, steps=7, evaluations=1)
         train_memories([init_linear_memory(8, key=jr.key(1))], [PAIRS], protocol)
     assert memories._train._cache_size() == before + 1
 
@@ -155,7 +155,7 @@ def test_loss_of_huge_logits_is_finite():
     (run,) = train_memories(
         [LinearMemory(1e6 * init_linear_memory(8, key=jr.key(1)).matrix)],
         [PAIRS],
-        MemoryProtocol(learning_rate=1000.0, steps=1, checks=1),
+        MemoryProtocol(learning_rate=1000.0, steps=1, evaluations=1),
     )
     assert np.isfinite(run.loss)
     assert run.loss > 1e4
@@ -177,8 +177,8 @@ def test_initial_weights_have_the_authors_variance():
     [
         ({"learning_rate": 0.0, "steps": 128}, "positive"),
         ({"learning_rate": float("nan"), "steps": 128}, "positive"),
-        ({"learning_rate": 1.0, "steps": 100}, "positive multiple of checks"),
-        ({"learning_rate": 1.0, "steps": 0}, "positive multiple of checks"),
+        ({"learning_rate": 1.0, "steps": 100}, "positive multiple of evaluations"),
+        ({"learning_rate": 1.0, "steps": 0}, "positive multiple of evaluations"),
         ({"learning_rate": 1.0, "steps": 128, "criterion": 1.5}, "at most 1"),
     ],
 )

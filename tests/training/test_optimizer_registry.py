@@ -30,7 +30,7 @@ def test_the_paper_optimizer_is_listed_first():
 
 def test_trains_with_a_registered_optimizer(signs):
     prompts = PromptDistribution.from_table(FactTable.random(4, 3, 2), length=6)
-    protocol = Protocol((0.1,), steps=2, batch=8, optimizer=signs, checks=1)
+    protocol = Protocol((0.1,), steps=2, batch_size=8, optimizer=signs, evaluations=1)
     result = train(prompts, Shape(8, 2, 4, 8), protocol, key=jr.key(0))
     assert result.steps == 2
     assert OPTIMIZERS[signs].protocol == PAPER

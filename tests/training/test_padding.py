@@ -25,8 +25,8 @@ from factmem.transformer import THEORY_CONVENTION, Shape, Transformer
 TABLE_PADDING = PaddedSizes(Vocabulary(11, 9, 25, 30), 80)
 PADDING = replace(TABLE_PADDING, heads=5, width=16)
 SHAPE = Shape(12, 3, 4, 10)
-ADAM = Protocol((1e-2, 3e-2), steps=40, checks=4, batch=48, test_prompts=64)
-MUON = replace(QUICK, steps=40, checks=4, batch=48, test_prompts=64)
+ADAM = Protocol((1e-2, 3e-2), steps=40, evaluations=4, batch_size=48, test_prompts=64)
+MUON = replace(QUICK, steps=40, evaluations=4, batch_size=48, test_prompts=64)
 
 
 def make_prompts(subjects, relations, answers, **options):
@@ -58,7 +58,7 @@ def test_padded_training_gives_the_same_results(protocol, sizes):
         ):
             np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
         assert padded.status == plain.status
-        for before, after in zip(plain.checks, padded.checks, strict=True):
+        for before, after in zip(plain.evaluations, padded.evaluations, strict=True):
             assert after.steps == before.steps
             assert after.loss == pytest.approx(before.loss, rel=1e-4)
             assert after.accuracy == pytest.approx(before.accuracy, abs=1.5 / MUON.test_prompts)

@@ -17,7 +17,7 @@ from factmem.transformer import Shape, Transformer, accuracy, cross_entropy
 # Few stack sizes and configs throughout, so that few programs are compiled.
 SMALL_SHAPE, SMALL_TABLE = Shape(12, 3, 4, 10), (6, 5, 3)
 PAPER_SHAPE, PAPER_TABLE = Shape(32, 8, 4, 32), (24, 24, 8)
-CONFIG = StepConfig(batch=64)
+CONFIG = StepConfig(batch_size=64)
 KEY = jr.key(7)
 
 
@@ -119,7 +119,7 @@ def max_difference(weights, expected):
 @pytest.mark.usefixtures("float64")
 @pytest.mark.parametrize(("shape", "table", "length", "batch"), SIZES)
 def test_200_adam_steps_match_dense_training_in_float64(shape, table, length, batch):
-    prompts, config = make_prompts(table, length=length), StepConfig(batch=batch)
+    prompts, config = make_prompts(table, length=length), StepConfig(batch_size=batch)
     stack = make_stack([3], [1e-2], prompts, shape, config)
     model = jax.tree.map(lambda leaf: leaf[0], stack.models)
     history, _ = dense_training(model, prompts, 1e-2, 200, batch)
@@ -130,7 +130,7 @@ def test_200_adam_steps_match_dense_training_in_float64(shape, table, length, ba
 
 @pytest.mark.parametrize(("shape", "table", "length", "batch"), SIZES)
 def test_20_and_200_adam_steps_match_dense_training_in_float32(shape, table, length, batch):
-    prompts, config = make_prompts(table, length=length), StepConfig(batch=batch)
+    prompts, config = make_prompts(table, length=length), StepConfig(batch_size=batch)
     stack = make_stack([3], [1e-2], prompts, shape, config)
     model = jax.tree.map(lambda leaf: leaf[0], stack.models)
     history, losses = dense_training(model, prompts, 1e-2, 201, batch)

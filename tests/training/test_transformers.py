@@ -1,4 +1,4 @@
-"""Training of transformers: checks, statuses, groups, interruptions."""
+"""Training of transformers: evaluations, statuses, groups, interruptions."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from factmem._core.errors import FactmemError, TensorFileError
 from factmem._core.tensor_files import load_tensors, save_tensors
 from factmem.facts import FactTable, PromptDistribution
 from factmem.training import (
-    Check,
+    Evaluation,
     Protocol,
     TrainingResult,
     TrainingRun,
@@ -33,7 +33,7 @@ SHAPE = Shape(12, 3, 4, 10)
 PROMPTS = PromptDistribution.from_table(FactTable.random(6, 5, 3, seed=0), length=8)
 # Three rates throughout, so that few programs are compiled: too small, right, much too large.
 PROTOCOL = Protocol(
-    (1e-6, 2e-2, 1e30), steps=120, checks=12, batch=64, test_prompts=256, criterion=0.8
+    (1e-6, 2e-2, 1e30), steps=120, evaluations=12, batch_size=64, test_prompts=256, criterion=0.8
 )
 KEY = jr.key(11)
 
@@ -59,7 +59,7 @@ def separate_runs(protocol=PROTOCOL):
 def assert_same(first, second):
     for one, other in zip(first, second, strict=True):
         # As text, in which NaN equals NaN.
-        assert repr((one.checks, one.status)) == repr((other.checks, other.status))
+        assert repr((one.evaluations, one.status)) == repr((other.evaluations, other.status))
         for left, right in zip(
             jax.tree.leaves(one.model), jax.tree.leaves(other.model), strict=True
         ):
@@ -83,35 +83,35 @@ def test_runs_end_with_their_own_status(separate_results):
 
 def test_checks_are_evenly_spaced_and_begin_before_the_first_step(separate_results):
     slow, good, diverging = separate_results
-    assert [check.steps for check in slow.checks] == list(range(0, 121, 10))
-    assert [check.steps for check in diverging.checks] == [0, 10]
-    assert slow.checks[0] == good.checks[0] == diverging.checks[0]
+    assert [evaluation.steps for evaluation in slow.evaluations] == list(range(0, 121, 10))
+    assert [evaluation.steps for evaluation in diverging.evaluations] == [0, 10]
+    assert slow.evaluations[0] == good.evaluations[0] == diverging.evaluations[0]
 
 
 def test_run_ends_at_first_check_above_criterion(separate_results):
-    *before, last = [check.accuracy for check in separate_results[1].checks]
+    *before, last = [evaluation.accuracy for evaluation in separate_results[1].evaluations]
     assert last > 0.8 >= max(before)
     assert separate_results[1].best_accuracy == last
 
 
 def test_best_accuracy_is_the_maximum_over_checks(separate_results):
-    accuracies = [check.accuracy for check in separate_results[0].checks]
+    accuracies = [evaluation.accuracy for evaluation in separate_results[0].evaluations]
     assert separate_results[0].best_accuracy == max(accuracies)
 
 
-def test_model_has_the_accuracy_of_the_last_check(separate_results):
+def test_model_has_the_accuracy_of_the_last_evaluation(separate_results):
     """On the test prompts, which are drawn with the second key."""
     _, test_key = jr.split(KEY)
     prompts = PROMPTS.sample_batch(256, form="counts", key=test_key)
     for run in separate_results[:2]:
         logits = eqx.filter_jit(Transformer.logits)(run.model, prompts.content)
         correct = np.argmax(logits, axis=1) == np.asarray(prompts.answers)
-        assert correct.mean() == pytest.approx(run.checks[-1].accuracy)
+        assert correct.mean() == pytest.approx(run.evaluations[-1].accuracy)
 
 
 def test_diverged_run_returns_its_last_finite_model(separate_results):
     diverged = separate_results[2]
-    assert np.isnan(diverged.checks[-1].loss) or diverged.checks[-1].accuracy < 0.8
+    assert np.isnan(diverged.evaluations[-1].loss) or diverged.evaluations[-1].accuracy < 0.8
     for trained, initial in zip(
         jax.tree.leaves(diverged.model), jax.tree.leaves(START), strict=True
     ):
@@ -125,14 +125,14 @@ def test_diverging_run_does_not_affect_others(separate_results):
 
 def test_first_success_ends_the_other_runs_of_its_group(separate_results):
     slow, good, diverging = train_runs()
-    assert slow.status is TrainingStatus.OVERTAKEN
+    assert slow.status is TrainingStatus.GROUP_SUCCEEDED
     assert slow.steps == good.steps == separate_results[1].steps
     assert diverging.status is TrainingStatus.DIVERGED
-    assert good.checks == separate_results[1].checks
+    assert good.evaluations == separate_results[1].evaluations
     mixed = train_runs(
         runs=[replace(run, group=number // 2) for number, run in enumerate(separate_runs())]
     )
-    assert mixed[0].status is TrainingStatus.OVERTAKEN
+    assert mixed[0].status is TrainingStatus.GROUP_SUCCEEDED
 
 
 def test_runs_may_have_different_tables_of_one_size(separate_results):
@@ -144,7 +144,7 @@ def test_runs_may_have_different_tables_of_one_size(separate_results):
     results = train_runs(runs=runs)
     assert_same([results[0]], [separate_results[1]])
     assert_same([results[2]], [separate_results[1]])
-    assert results[1].checks[0].accuracy != results[0].checks[0].accuracy
+    assert results[1].evaluations[0].accuracy != results[0].evaluations[0].accuracy
     assert results[1].status is TrainingStatus.CRITERION_REACHED
 
 
@@ -154,8 +154,8 @@ def test_training_does_the_steps_of_the_protocol(optimizer):
     protocol = Protocol(
         (1e-2, 3e-3),
         steps=30,
-        checks=4,
-        batch=48,
+        evaluations=4,
+        batch_size=48,
         stratified=True,
         optimizer=optimizer,
         schedule="cosine",
@@ -175,7 +175,7 @@ def test_training_does_the_steps_of_the_protocol(optimizer):
         stack, PROMPTS, *steps, jnp.ones(2, bool), config, vectorize=False, key=batch_key
     )
     for run, trained in enumerate(results):
-        assert [check.steps for check in trained.checks] == [0, 7, 15, 22, 30]
+        assert [evaluation.steps for evaluation in trained.evaluations] == [0, 7, 15, 22, 30]
         for left, right in zip(
             jax.tree.leaves(trained.model), jax.tree.leaves(stack.models), strict=True
         ):
@@ -183,7 +183,7 @@ def test_training_does_the_steps_of_the_protocol(optimizer):
 
 
 def patch_accuracies(monkeypatch, *accuracies, finite=True):
-    """Make the checks of three runs return the given accuracies."""
+    """Make the evaluations of three runs return the given accuracies."""
     remaining = iter(accuracies)
 
     def evaluate(stack, prompts):
@@ -223,7 +223,7 @@ def test_undecodable_answers_stop_runs_before_the_first_step():
     ]
     free, limited, slow = train_runs(protocol, runs)
     assert (limited.status, limited.steps) == (TrainingStatus.STOPPED_EARLY, 0)
-    assert len(limited.checks) == 1
+    assert len(limited.evaluations) == 1
     assert free.status is not TrainingStatus.STOPPED_EARLY
     assert slow.status is TrainingStatus.STEP_LIMIT
     # Exactly the prompts with another answer can be correct.
@@ -232,7 +232,7 @@ def test_undecodable_answers_stop_runs_before_the_first_step():
     below = replace(protocol, criterion=max_accuracy - 0.15)  # test prompts are a sample
     _, full, _ = train_runs(replace(below, early_stopping=()), runs)
     _, allowed, _ = train_runs(below, runs)
-    assert (allowed.checks, allowed.status) == (full.checks, full.status)
+    assert (allowed.evaluations, allowed.status) == (full.evaluations, full.status)
     assert allowed.steps > 0
 
 
@@ -243,11 +243,11 @@ def test_max_accuracy_is_computed_only_if_runs_stop_early(monkeypatch):
     assert transformers._max_accuracies(separate_runs(), jnp.arange(3), stopping) == [0.0] * 3
 
 
-def test_report_shows_the_best_run_at_the_last_check(monkeypatch):
+def test_report_shows_the_best_run_at_the_last_evaluation(monkeypatch):
     reports = []
     patch_accuracies(monkeypatch, [0.1, 0.3, 0.2], [0.5, 0.4, 0.7], [0.9, 0.9, 0.9])
     train_runs(
-        replace(PROTOCOL, steps=2, checks=2),
+        replace(PROTOCOL, steps=2, evaluations=2),
         report=lambda steps, **metrics: reports.append((steps, metrics["accuracy"])),
     )
     assert reports == [(0, 0.3), (1, 0.3), (1, 0.7), (2, 0.7), (2, 0.9)]
@@ -278,7 +278,7 @@ def test_runs_are_vectorized_on_accelerators_only(monkeypatch, backend, vectoriz
 
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
     monkeypatch.setattr(transformers, "advance", advance)
-    train_runs(replace(PROTOCOL, steps=1, checks=1, criterion=0.999))
+    train_runs(replace(PROTOCOL, steps=1, evaluations=1, criterion=0.999))
     assert calls == [vectorize]
 
 
@@ -290,14 +290,17 @@ def test_runs_without_group_do_not_compete(separate_results):
         *runs_for_learning_rates(make_start(1), PROMPTS, PROTOCOL)[:1],
     ]
     assert [run.status for run in train_runs(runs=both)] == [
-        TrainingStatus.OVERTAKEN,
+        TrainingStatus.GROUP_SUCCEEDED,
         TrainingStatus.CRITERION_REACHED,
         TrainingStatus.STEP_LIMIT,
     ]
 
 
 def test_prompts_depend_on_the_key(separate_results):
-    assert train_runs(runs=separate_runs(), key=jr.key(12))[1].checks != separate_results[1].checks
+    assert (
+        train_runs(runs=separate_runs(), key=jr.key(12))[1].evaluations
+        != separate_results[1].evaluations
+    )
 
 
 def test_reports_progress(separate_results):
@@ -309,17 +312,21 @@ def test_reports_progress(separate_results):
     assert steps == sorted(steps)
     assert steps[-1] == 120
     assert steps[0] == 0
-    # The best run at the last check.
+    # The best run at the last evaluation.
     assert reports[0][1] == {
-        "loss": separate_results[0].checks[0].loss,
-        "accuracy": separate_results[0].checks[0].accuracy,
+        "loss": separate_results[0].evaluations[0].loss,
+        "accuracy": separate_results[0].evaluations[0].accuracy,
     }
 
 
 def test_best_run_ranks_success_then_accuracy_then_steps():
     def run(rate, *accuracies, status=TrainingStatus.STEP_LIMIT):
-        checks = tuple(Check(10 * n, 1.0, accuracy) for n, accuracy in enumerate(accuracies))
-        return TrainingResult(model=START, status=status, learning_rate=rate, checks=checks)
+        evaluations = tuple(
+            Evaluation(10 * n, 1.0, accuracy) for n, accuracy in enumerate(accuracies)
+        )
+        return TrainingResult(
+            model=START, status=status, learning_rate=rate, evaluations=evaluations
+        )
 
     runs = [run(1.0, 0.1, 0.6, 0.2), run(2.0, 0.1, 0.6), run(3.0, 0.5)]
     assert best_run(runs).learning_rate == 2.0
@@ -373,7 +380,7 @@ def test_resumed_training_gives_the_same_results(tmp_path, separate_results, ste
         runs=separate_runs(), checkpoint=path, report=lambda steps, **_: reports.append(steps)
     )
     assert_same(results, separate_results)
-    assert reports[0] > (steps - 1) // 10 * 10  # steps before a check are not repeated
+    assert reports[0] > (steps - 1) // 10 * 10  # steps before an evaluation are not repeated
 
 
 def test_finished_training_is_loaded_from_its_checkpoint(tmp_path, separate_results, monkeypatch):
@@ -439,8 +446,11 @@ def test_rejects_damaged_checkpoint_and_keeps_the_file(tmp_path):
 
 @pytest.mark.parametrize(
     "records",
-    [None, [], [{"status": None}] * 3, [{"status": "WON", "checks": [[0, 1.0, 0.5]]}] * 3]
-    + [[{"status": None, "checks": checks}] * 3 for checks in ([], [[0]], [["x", 1, 1]], 5)],
+    [None, [], [{"status": None}] * 3, [{"status": "WON", "evaluations": [[0, 1.0, 0.5]]}] * 3]
+    + [
+        [{"status": None, "evaluations": evaluations}] * 3
+        for evaluations in ([], [[0]], [["x", 1, 1]], 5)
+    ],
     ids=str,
 )
 def test_rejects_invalid_records(tmp_path, records):
@@ -459,13 +469,13 @@ def test_rejects_checks_that_do_not_fit_the_protocol(tmp_path, defect):
     with pytest.raises(Stop):
         train_runs(runs=separate_runs(), checkpoint=path, report=interrupted_at(35))
     config, tensors = load_tensors(path, "training")
-    checks = config["records"][0]["checks"]
+    evaluations = config["records"][0]["evaluations"]
     if defect == "extra":
-        checks += [[number, 1.0, 0.5] for number in range(40, 141, 10)]
+        evaluations += [[number, 1.0, 0.5] for number in range(40, 141, 10)]
     elif defect == "wrong steps":
-        checks[1][0] = 11
+        evaluations[1][0] = 11
     else:
-        checks.pop()
+        evaluations.pop()
     save_tensors(path, "training", config, tensors)
     with pytest.raises(TensorFileError, match="damaged"):
         train_runs(runs=separate_runs(), checkpoint=path)
@@ -510,7 +520,7 @@ def test_full_disk_does_not_hide_an_interruption(tmp_path, monkeypatch):
     assert (tmp_path / "training").exists()
 
 
-def test_writes_nothing_before_the_first_check(tmp_path, monkeypatch):
+def test_writes_nothing_before_the_first_evaluation(tmp_path, monkeypatch):
     def interrupt(*_):
         raise Stop
 

@@ -366,7 +366,7 @@ def test_score_errors_increase_leaks():
 
 def test_bound_is_attained_for_leaked_attention():
     """Noise has the smallest value and the token that is read the largest."""
-    gap = float(np.log(2 * (1 - 0.3) / 0.3))  # two noise tokens together get 30 %
+    gap = float(np.log(2 * (1 - 0.3) / 0.3))  # two noise tokens together get 30%
     scores = [gap, gap, -60, 0, 0, -60]
     model, prompts = handmade(scores, [1, 1, 0, -1, -1, 0], 1.0, [1, -1])
     certificate = certify(model, prompts)

@@ -141,8 +141,10 @@ def test_parameters_and_stored_numbers():
     vocabulary = PROMPTS.vocabulary
     weights = 4 * 3 * 12 * 4 + 2 * 10 * 12
     assert SHAPE.parameters == weights
-    assert model_of(0, THEORY_CONVENTION).stored_numbers == weights + vocabulary.size * 12
-    assert model_of(0, EXPERIMENT_CONVENTION).stored_numbers == weights + 10 + vocabulary.size * 12
+    assert model_of(0, THEORY_CONVENTION).total_parameters == weights + vocabulary.size * 12
+    assert (
+        model_of(0, EXPERIMENT_CONVENTION).total_parameters == weights + 10 + vocabulary.size * 12
+    )
 
 
 def test_W_OV_and_W_KQ_are_products_of_the_factors():

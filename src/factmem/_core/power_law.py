@@ -21,7 +21,7 @@ class PowerLaw:
 
     Args:
         exponent: the slope of that line.
-        low, high: the 95 % confidence interval of the exponent; infinite with two points.
+        low, high: the 95% confidence interval of the exponent; infinite with two points.
         factor: c.
     """
 

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import jax.random as jr
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float, Key
 
 __all__ = ["normal", "truncated_normal"]
@@ -44,7 +45,7 @@ def _draw_padded(draw: Callable[..., Array], shape: tuple[int, ...]) -> Array:
 
 
 def _cut(numbers: Array, shape: tuple[int, ...]) -> Array:
-    if isinstance(numbers, jax.core.Tracer):
+    if isinstance(numbers, Tracer):
         return numbers[: math.prod(shape)].reshape(shape)
     # In numpy, because jax would compile a slice for every shape.
     return jax.device_put(np.asarray(numbers)[: math.prod(shape)].reshape(shape))

@@ -46,7 +46,8 @@ def load_tensors(
     """Load the configuration and the arrays of a file written by `save_tensors`, without pickle.
 
     Raises:
-        TensorFileError: the file is damaged, foreign, of another kind, or contains NaN or infinity.
+        TensorFileError: the file is damaged, not written by factmem, of another kind, or contains
+            NaN or infinity.
         OSError: the file cannot be opened.
     """
     name = printable(Path(path).name)

@@ -3,7 +3,7 @@ from .associations import QuestionProbabilities as QuestionProbabilities
 from .associations import Zipf as Zipf
 from .associations import bits_for_loss as bits_for_loss
 from .associations import min_loss as min_loss
-from .associations import min_loss_as_printed as min_loss_as_printed
+from .associations import paper_min_loss as paper_min_loss
 from .associations import scaling_law as scaling_law
 from .ideal_table import IdealTable as IdealTable
 from .occupancy import log_probability_all_seen as log_probability_all_seen

@@ -26,7 +26,7 @@ __all__ = [
     "Zipf",
     "bits_for_loss",
     "min_loss",
-    "min_loss_as_printed",
+    "paper_min_loss",
     "scaling_law",
 ]
 
@@ -138,8 +138,8 @@ def min_loss(bits: Number, outputs: int, questions: QuestionDistribution) -> flo
     return answer_bits * questions.tail(bits / answer_bits) if answer_bits else 0.0
 
 
-def min_loss_as_printed(bits: Number, outputs: int, questions: QuestionDistribution) -> float:
-    """Compute the bound as printed, log2 M · Σ_{x > ⌈B / log2 M⌉} p(x): at most `min_loss`."""
+def paper_min_loss(bits: Number, outputs: int, questions: QuestionDistribution) -> float:
+    """Compute the bound in the paper, log2 M · Σ_{x > ⌈B / log2 M⌉} p(x): at most `min_loss`."""
     answer_bits = _answer_bits(bits, outputs)
     if not answer_bits:
         return 0.0
@@ -170,7 +170,7 @@ def scaling_law(bits: Number, outputs: int, questions: Zipf) -> float:
     """Compute the corollary's explicit bound on the loss, in bits, which falls like B^(1 − power).
 
     It bounds the tail by an integral: with k = ⌈B / log2 M⌉ and power α > 1,
-    Σ_{x > k} x^−α ≥ ((k + 1)^(1−α) − (N + 1)^(1−α)) / (α − 1). It is at most `min_loss_as_printed`.
+    Σ_{x > k} x^−α ≥ ((k + 1)^(1−α) − (N + 1)^(1−α)) / (α − 1). It is at most `paper_min_loss`.
 
     Raises:
         FactmemError: the power is at most 1, where the law does not hold.

@@ -58,28 +58,28 @@ class TableBits:
     Args:
         association_bits: the bits that tell which of its relation's answers every fact has.
         answer_set_bits: the bits that tell which answers each relation has.
-        unseen_bits: the part of `answer_set_bits` about answers that no fact has.
+        unused_answer_bits: the part of `answer_set_bits` about answers that no fact has.
     """
 
     association_bits: float
     answer_set_bits: float
-    unseen_bits: float
+    unused_answer_bits: float
 
     @property
     def bits(self) -> float:
         """The bits that every lossless model stores."""
-        return self.association_bits + self.answer_set_bits - self.unseen_bits
+        return self.association_bits + self.answer_set_bits - self.unused_answer_bits
 
 
 @dataclass(frozen=True)
 class RandomTableConditions:
-    """The theorem's conditions on the sizes, and its bound as printed, without its constants."""
+    """The theorem's conditions on the sizes, and the bound in the paper, without its constants."""
 
     vocabulary_needed: int
     """2RD, the smallest vocabulary that the theorem allows."""
     subjects_scale: float
     """D ln(2D² ln |V|); the theorem requires S to be at least a constant times this."""
-    printed_bits: float
+    paper_bits: float
     """S R log2 D + R D log2(|V|/D); in the theorem the second term has a constant below 1."""
 
     @classmethod

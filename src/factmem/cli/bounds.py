@@ -131,7 +131,7 @@ def _theorem_8_note(conditions: "RandomTableConditions", words: int) -> str:
             f"The {bound} of Theorem 8 is not applicable here: |V| = {words:,} is below {needed:,}."
         )
     return (
-        f"Theorem 8 states the {bound}, which is {conditions.printed_bits:,.1f} bits for c = 0, if "
+        f"Theorem 8 states the {bound}, which is {conditions.paper_bits:,.1f} bits for c = 0, if "
         f"S ≥ C · {conditions.subjects_scale:,.1f}, with constants c and C. Its condition "
         f"|V| ≥ {needed:,} is met."
     )
@@ -161,7 +161,7 @@ def _table_bounds(table: str, vocabulary: int | None, output: OutputOptions) -> 
 def _association_bounds(
     facts: int, outputs: int, bits: float | None, zipf: float, output: OutputOptions
 ) -> CommandResult:
-    from factmem.bounds import TableBits, Zipf, min_loss, min_loss_as_printed
+    from factmem.bounds import TableBits, Zipf, min_loss, paper_min_loss
 
     map_bits = TableBits(facts * math.log2(outputs), 0.0, 0.0)
     data: dict[str, Any] = {"facts": facts, "outputs": outputs, **_bits_data(map_bits)}
@@ -174,7 +174,7 @@ def _association_bounds(
             "zipf": zipf,
             "min_loss_bits": loss,
             "min_loss_nats": loss * math.log(2),
-            "printed_min_loss_bits": min_loss_as_printed(bits, outputs, law),
+            "paper_min_loss_bits": paper_min_loss(bits, outputs, law),
         }
         if zipf > 1:
             notes = [f"For N much larger than B, the smallest loss scales as B^{1 - zipf:.3g}."]
@@ -205,7 +205,7 @@ def _result(
     rows |= {name: f"{data[name]:,.1f}" for name in data if name.endswith("bits")}
     rows |= {name: f"{data[name]:.4g}" for name in data if name.startswith("min_loss")}
     if "vocabulary" not in data:  # a map has no relations, so these are 0
-        rows |= dict.fromkeys(("answer_set_bits", "unseen_bits"))
+        rows |= dict.fromkeys(("answer_set_bits", "unused_answer_bits"))
     return CommandResult(
         data, lambda: render_table(f"bits of {title}", labels, data | rows, notes), output
     )
@@ -217,7 +217,7 @@ _LABELS = {
     "vocabulary": "vocabulary (words)",
     "association_bits": "bits for the answer of each fact",
     "answer_set_bits": "bits for the answers of each relation",
-    "unseen_bits": "minus bits for unused answers",
+    "unused_answer_bits": "minus bits for unused answers",
     "bits": "bits needed for zero loss",
     "model_bits": "bits of the model",
     "min_loss_bits": "smallest expected loss (bits)",

@@ -67,7 +67,7 @@ class SearchOptions:
 def linear(
     *,
     dim: int,
-    method: Literal["maximal", "trained"] = "maximal",
+    method: Literal["optimal", "trained"] = "optimal",
     search: SearchOptions = SearchOptions(),
     run: RunOptions = RunOptions(),
     output: OutputOptions = OutputOptions(),
@@ -76,7 +76,7 @@ def linear(
 
     Args:
         dim: d, the dimension of keys and values.
-        method: maximal: the optimal linear memory, with a proof that more is impossible. trained:
+        method: optimal: the optimal linear memory, with a proof that more is impossible. trained:
             trained as in the paper.
     """
     _check(search, run, dim=dim)
@@ -123,7 +123,7 @@ def transformer(
     scaling: Literal["s=r", "s=r2", "d=s=r"] = "s=r",
     noise: int | None = None,
     length: int = 32,
-    train_to_end: bool = False,
+    no_early_stopping: bool = False,
     search: SearchOptions = SearchOptions(),
     run: RunOptions = RunOptions(),
     output: OutputOptions = OutputOptions(),
@@ -137,7 +137,7 @@ def transformer(
         scaling: How the table grows: S = R, S = R² or D = S = R. The search varies S.
         noise: Number of different noise tokens (default: S + R).
         length: T, the number of tokens in a prompt.
-        train_to_end: Train every run to the end. By default, the paper protocol with S = R
+        no_early_stopping: Train every run to the end. By default, the paper protocol with S = R
             stops runs whose accuracy is far below the criterion.
     """
     _check(search, run, dim=shape.dim, answers=answers, noise=noise)
@@ -156,7 +156,7 @@ def transformer(
         search.criterion_for(trained=protocol != "compiled"),
         noise,
         length,
-        train_to_end,
+        no_early_stopping,
     )
     return _find(problem, "S", search, run, output)
 
@@ -197,7 +197,9 @@ def _find(
     data = _data(result, search, run.store_path, time.monotonic() - start)
     title = f"capacity of {problem.parameters:,} parameters"
     return CommandResult(
-        data, lambda: render_table(title, _labels(symbol), data, _notes(result, data)), output
+        data,
+        lambda: render_table(title, _labels(symbol), data, _notes(result, symbol, data)),
+        output,
     )
 
 
@@ -245,7 +247,7 @@ def _data(result: "Capacity", search: SearchOptions, store: str, seconds: float)
 
 def _margins(seed: "SeedCapacity") -> dict[str, Any]:
     metrics = {} if seed.largest is None else seed.largest.metrics or {}
-    return {name: metrics.get(name) for name in ("accuracy", "min_margin", "relative_margin")}
+    return {name: metrics.get(name) for name in ("accuracy", "min_margin", "min_relative_margin")}
 
 
 def _seed_data(seed: "SeedCapacity", problem: "CapacityProblem") -> dict[str, Any]:
@@ -263,7 +265,7 @@ def _seed_data(seed: "SeedCapacity", problem: "CapacityProblem") -> dict[str, An
                 "size": size,
                 "run": record.identity[:12],
                 "verdict": problem.verdict(record).value,
-                "source": "read" if record.from_store else "run",
+                "from_store": record.from_store,
                 "seconds": record.seconds,
                 "error": record.error,
             }
@@ -272,15 +274,14 @@ def _seed_data(seed: "SeedCapacity", problem: "CapacityProblem") -> dict[str, An
     }
 
 
-def _notes(result: "Capacity", data: dict[str, Any]) -> list[str]:
+def _notes(result: "Capacity", symbol: str, data: dict[str, Any]) -> list[str]:
     notes = []
     for seed in result.seeds:
         bracket = seed.bracket
         upper = "undecided" if bracket.undecided else "not stored"
-        notes.append(
-            f"Seed {seed.seed}: stored {_format_size(bracket.lower)}, {upper} "
-            f"{_format_size(bracket.upper)}. {seed.status.sentence}"
-        )
+        note = f"Seed {seed.seed}: the largest stored {symbol} is {_format_size(bracket.lower)}; "
+        note += f"{_format_size(bracket.upper)} is {upper}."
+        notes.append(note if seed.status.label == "bracketed" else f"{note} {seed.status.sentence}")
     probes = [probe for seed in data["seeds"] for probe in seed["probes"]]
     failed = [probe for probe in probes if probe["error"] is not None]
     notes += [f"Run {probe['run']} failed: {probe['error']}" for probe in failed]
@@ -300,7 +301,7 @@ def _labels(symbol: str) -> dict[str, str]:
         "upper": f"smallest {symbol} not stored",
         "criterion": "criterion (accuracy)",
         "accuracy": "accuracy",
-        "relative_margin": "smallest relative margin",
+        "min_relative_margin": "smallest relative margin",
         "probes": "probes",
         "probes_read": "probes read from the store",
         **TIME_LABELS,

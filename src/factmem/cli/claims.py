@@ -93,7 +93,7 @@ def claim_data(checked: "CheckedClaim") -> dict[str, Any]:
         "reference": claim.reference,
         "method": claim.method,
         "verdict": finding.verdict.label,
-        "within": finding.within,
+        "max_deviation": finding.max_deviation,
         "evidence": [asdict(check) for check in finding.checks],
         "note": finding.note,
         "refuted": claim.refuted,
@@ -135,8 +135,8 @@ def _count_label(verdict: "Verdict") -> str:
 def _format_verdict(checked: "CheckedClaim") -> "Text":
     from rich.text import Text
 
-    within = checked.finding.within
-    text = checked.finding.verdict.sentence + ("" if within is None else f" {100 * within:.2g} %")
+    within = checked.finding.max_deviation
+    text = checked.finding.verdict.sentence + ("" if within is None else f" {100 * within:.2g}%")
     text += ", as expected" if checked.claim.refuted and checked.as_expected else ""
     return Text(text, style="green" if checked.as_expected else "bold red")
 
@@ -150,7 +150,7 @@ def _describe_runs(checked: "CheckedClaim") -> str:
 
 def _format_check(check: "Check") -> str:
     mark = "" if check.holds else "✗ "
-    return f"{mark}{check.what}: {check.measured:.4g} ({check.expected})"
+    return f"{mark}{check.quantity}: {check.measured:.4g} ({check.expected})"
 
 
 def _unexpected(checked: "list[CheckedClaim]") -> "list[Text]":

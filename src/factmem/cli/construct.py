@@ -135,7 +135,7 @@ def construct(
 
     Args:
         method: How the weights are chosen.
-        prompts: Number of sampled prompts per fact, in addition to those with the worst noise.
+        prompts: Number of sampled prompts per fact, in addition to worst-case prompts.
     """
     facts.check()
     check_positive(prompts=prompts)
@@ -162,7 +162,7 @@ def construct(
         "prompts": recalled.prompts_checked,
         "accuracy": recalled.accuracy,
         "min_margin": recalled.min_margin,
-        "relative_margin": recalled.relative_margin,
+        "min_relative_margin": recalled.min_relative_margin,
         **result.metrics,
         "status": result.status.label,
         **({"probes": _probes(built.probes)} if method == "compiled" else {}),
@@ -209,15 +209,15 @@ _LABELS = {
     "width": "width m",
     "block_size": "max tokens per head",
     "parameters": "parameters",
-    "stored_numbers": "stored numbers (with embeddings)",
+    "total_parameters": "parameters including embeddings",
     "facts_per_parameter": "facts in the table per parameter",
-    "bits": "bits per weight",
+    "bits_per_weight": "bits per weight",
     "prompts": "prompts per fact",
     "accuracy": "accuracy",
     "certified_accuracy": "certified accuracy",
     "min_margin": "smallest margin",
     "min_certified_margin": "smallest certified margin",
-    "relative_margin": "smallest relative margin",
+    "min_relative_margin": "smallest relative margin",
     "denoiser_margin": "denoiser margin",
     "beta": "sharpness β",
     "max_attention_leak": "max attention leak",

@@ -34,7 +34,7 @@ def facts(table: str, /, *, output: OutputOptions = OutputOptions()) -> CommandR
         "bits": fact_table.association_bits,
         "entropy_bits": fact_table.entropy_bits,
         "disjoint": fact_table.disjoint,
-        "most_facts_of_an_answer": fact_table.answer_counts.max(),
+        "max_facts_per_answer": fact_table.answer_counts.max(),
         "examples": [list(record) for record in islice(fact_table.records(), _EXAMPLES)],
         "warnings": fact_table.warnings(),
     }

@@ -29,7 +29,7 @@ def figure(
     /,
     *,
     out: str = "figures",
-    so_far: bool = False,
+    partial: bool = False,
     scale: ScaleOptions = ScaleOptions(),
     run: RunOptions = RunOptions(),
     output: OutputOptions = OutputOptions(),
@@ -41,18 +41,18 @@ def figure(
 
     Args:
         out: Directory for the files; it is created if its parent exists.
-        so_far: Draw the figure from the stored runs, without running anything. Use this to look at
+        partial: Draw the figure from the stored runs, without running anything. Use this to look at
             a figure while its runs are in progress.
     """
     run.check()
     check_output_dir("--out", out)
-    if so_far and run.fresh:
-        raise FactmemError("--so-far cannot be combined with --fresh")
+    if partial and run.fresh:
+        raise FactmemError("--partial cannot be combined with --fresh")
     from factmem.paper import get_figure, write_figure
 
     chosen = get_figure(name, scale.scale)
     start = time.monotonic()
-    if so_far:
+    if partial:
         plot, missing = _draw_stored(chosen, run)
     else:
         plot, missing = _measure(chosen, scale, run, output), 0
@@ -117,14 +117,14 @@ def check_duration(
     """
     if scale.scale == "quick" or scale.yes:
         return
-    from factmem.experiments.estimate import expected_seconds, measured_speed
+    from factmem.experiments.estimate import expected_seconds, measure_speed
     from factmem.experiments.measurement import stored_records
 
     known = {} if run.fresh else stored_records(measurement, store)
     if not measurement.pending(known).needed:
         return
     count = max(1, workers.free())
-    seconds = expected_seconds(measurement, known, measured_speed(store, workers)) / count
+    seconds = expected_seconds(measurement, known, measure_speed(store, workers)) / count
     if seconds > _HOUR:
         raise FactmemError(
             f"{label} at paper scale takes about {_format_duration(seconds)} with "

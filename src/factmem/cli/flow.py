@@ -89,7 +89,7 @@ def _exact_flow(
     """Return the exact flow over the same time, to compare sgd with; None if there is none."""
     if learning.attention == "softmax" or learning.resolved_method == "flow":
         return None
-    if learning.start == "random":
+    if learning.init == "random":
         return None
     end = float(curves.times[-1])
     try:
@@ -138,14 +138,14 @@ def _settings(
     instance: "FlowInstance",
 ) -> dict[str, Any]:
     table = instance.table
-    learning_rate, steps, batch = sgd or (None, None, None)
+    learning_rate, steps, batch_size = sgd or (None, None, None)
     dim = learning.dim
     if dim is None and learning.attention == "softmax":
         dim = instance.default_dim
     return {
         "attention": learning.attention,
         "method": learning.resolved_method,
-        "start": learning.start,
+        "init": learning.init,
         "scale": learning.scale,
         "table": facts.table,
         "subjects": table.subjects,
@@ -160,7 +160,7 @@ def _settings(
         "dim": dim,
         "learning_rate": learning_rate,
         "steps": steps,
-        "batch": batch,
+        "batch_size": batch_size,
         "sampled_prompts": None if sgd else instance.sampled_prompts,
     }
 
@@ -224,7 +224,7 @@ def _theorem_6(instance: "FlowInstance", flow: "Flow") -> dict[str, Any]:
     return {
         "subjects_needed": conditions.subjects_needed,
         "noise_needed": conditions.noise_needed,
-        "conditions_met": conditions.met and complete and uniform and instance.start == "balanced",
+        "conditions_met": conditions.met and complete and uniform and instance.init == "balanced",
         **asdict(learning),
         "holds": learning.holds,
     }

@@ -102,7 +102,7 @@ class LearningOptions:
     method: Literal["flow", "sgd"] | None = None
     """flow: exact gradient flow (default for linear). sgd: stochastic gradient descent with new
     prompts in every step (default for softmax)."""
-    start: Literal["equal", "balanced", "random"] = "equal"
+    init: Literal["equal", "balanced", "random"] = "equal"
     """Initial weights. equal: all the same. balanced: as in the theorems. random: normal."""
     scale: float = 1e-5
     """α, the scale of the initial weights."""
@@ -112,7 +112,7 @@ class LearningOptions:
     """Learning rate of sgd (default: 0.1 for linear, 16 for softmax)."""
     steps: int | None = None
     """Number of steps of sgd (default: 8192 for linear, 4096 for softmax)."""
-    batch: int | None = None
+    batch_size: int | None = None
     """Batch size of sgd (default: 1024)."""
     dim: int | None = None
     """d, the embedding dimension (default: large enough for linear, four times the vocabulary for
@@ -125,8 +125,8 @@ class LearningOptions:
 
     def check(self) -> None:
         """Raise FactmemError if an option is invalid."""
-        check_positive(steps=self.steps, batch=self.batch, dim=self.dim)
-        for name, maximum in (("steps", _MAX_INT), ("batch", _MAX_BATCH), ("dim", _MAX_INT)):
+        check_positive(steps=self.steps, batch_size=self.batch_size, dim=self.dim)
+        for name, maximum in (("steps", _MAX_INT), ("batch_size", _MAX_BATCH), ("dim", _MAX_INT)):
             value = getattr(self, name)
             if value is not None and value > maximum:
                 raise FactmemError(f"--{name} must be at most {maximum}, got {value}")
@@ -141,8 +141,8 @@ class LearningOptions:
                 raise FactmemError(f"{flag(name)} must be positive and finite, got {value}")
         if self.attention == "softmax" and self.method == "flow":
             raise FactmemError("--attention softmax cannot be combined with --method flow")
-        if self.attention == "softmax" and self.start != "equal":
-            raise FactmemError(f"--attention softmax cannot be combined with --start {self.start}")
+        if self.attention == "softmax" and self.init != "equal":
+            raise FactmemError(f"--attention softmax cannot be combined with --init {self.init}")
         sgd = self.resolved_method == "sgd"
         for name in ("until",) if sgd else ("learning_rate", "steps", "batch"):
             if getattr(self, name) is not None:
@@ -187,10 +187,12 @@ def check_flow_options(
     """Check all options before anything is loaded."""
     facts.check()
     learning.check()
-    if learning.resolved_method == "sgd" or learning.start == "random":
+    if learning.resolved_method == "sgd" or learning.init == "random":
         # Prompts are sampled, so the arrays have an entry for every noise token.
         table_facts = (facts.subjects or 1) * (facts.relations or 1)
-        largest = max(table_facts, learning.batch or 1024, learning.dim or 1, facts.answers or 1)
+        largest = max(
+            table_facts, learning.batch_size or 1024, learning.dim or 1, facts.answers or 1
+        )
         check_array_size(facts.noise or 1, largest)
         check_array_size(facts.length, largest)
     curve.check()
@@ -208,7 +210,7 @@ def flow_spec(facts: FlowFactOptions, learning: LearningOptions) -> "FlowSpec":
         table=facts.table_spec(),
         prompts=PromptSpec(noise=facts.noise, length=facts.length, subject_power=facts.zipf),
         method=method,
-        start=learning.start,
+        init=learning.init,
         scale=learning.scale,
         until=learning.until,
         sgd=learning.sgd_config(),

@@ -113,7 +113,7 @@ class FactOptions:
             "head_dim": shape.head_dim,
             "width": shape.width,
             "parameters": shape.parameters,
-            "stored_numbers": model.stored_numbers,
+            "total_parameters": model.total_parameters,
             "facts_per_parameter": table.facts / shape.parameters,
         }
 

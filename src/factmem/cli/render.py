@@ -31,7 +31,7 @@ __all__ = [
 
 STDOUT = "<stdout>"
 """The file name in errors of writing to stdout."""
-TIME_LABELS = {"seconds": "time (s)", "compile_seconds": "compile time (s)"}
+TIME_LABELS = {"seconds": "time (s)", "compile_seconds": "XLA compile time (s)"}
 """Labels of the two times that most commands report."""
 
 

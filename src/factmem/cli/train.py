@@ -49,8 +49,8 @@ class TrainingOptions:
     """paper: Adam at three learning rates, of which the best is reported. best: the settings that
     store the most facts in the same time."""
     steps: int | None = None
-    """Maximum number of steps (default: 16384); training stops above an accuracy of 99 %."""
-    batch: int | None = None
+    """Maximum number of steps (default: 16384); training stops above an accuracy of 99%."""
+    batch_size: int | None = None
     """Batch size; every step samples new prompts (default: 1024)."""
     learning_rate: Annotated[float | None, Parameter(help=_LEARNING_RATE_HELP)] = None
     optimizer: Annotated[str | None, Parameter(help=_OPTIMIZER_HELP)] = None
@@ -59,10 +59,10 @@ class TrainingOptions:
 
     def check(self) -> None:
         """Raise FactmemError if an option is invalid."""
-        check_positive(steps=self.steps, batch=self.batch)
+        check_positive(steps=self.steps, batch_size=self.batch_size)
         if self.optimizer is not None:
             _ = OPTIMIZERS[self.optimizer]
-        fixed = ("steps", "batch", "learning_rate", "optimizer")
+        fixed = ("steps", "batch_size", "learning_rate", "optimizer")
         given = [name for name in fixed if getattr(self, name) is not None]
         if self.protocol is not None and given:
             raise FactmemError(
@@ -82,8 +82,8 @@ class TrainingOptions:
             base,
             learning_rates=(base.learning_rates[-1] if rate is None else rate,),
             steps=steps,
-            batch=PAPER.batch if self.batch is None else self.batch,
-            checks=min(PAPER.checks, steps),
+            batch_size=PAPER.batch_size if self.batch_size is None else self.batch_size,
+            evaluations=min(PAPER.evaluations, steps),
         )
 
 
@@ -160,7 +160,7 @@ def train(
         "protocol": training.protocol,
         **facts.describe(table, best.model),
         "optimizer": protocol.optimizer,
-        "batch": protocol.batch,
+        "batch_size": protocol.batch_size,
         "learning_rate": best.learning_rate,
         "steps": best.steps,
         "status": best.status.label,
@@ -192,7 +192,7 @@ def _check(
     shape.check()
     training.check()
     check_array_size(facts.min_tokens, shape.dim)
-    check_array_size(training.batch or 1024, facts.min_tokens)
+    check_array_size(training.batch_size or 1024, facts.min_tokens)
     evaluation.check()
     files.check()
 
@@ -222,10 +222,10 @@ def _run_data(run: "TrainingResult") -> dict[str, Any]:
         "steps": run.steps,
         "status": run.status.label,
         "best_accuracy": run.best_accuracy,
-        "checks": {
-            "steps": [check.steps for check in run.checks],
-            "loss": [check.loss for check in run.checks],
-            "accuracy": [check.accuracy for check in run.checks],
+        "evaluations": {
+            "steps": [evaluation.steps for evaluation in run.evaluations],
+            "loss": [evaluation.loss for evaluation in run.evaluations],
+            "accuracy": [evaluation.accuracy for evaluation in run.evaluations],
         },
     }
 
@@ -238,7 +238,7 @@ _LABELS = {
     "steps": "steps",
     "status": "status",
     "accuracy": "accuracy (all facts, new noise)",
-    "accuracy_in_worst_noise": "accuracy in the worst noise",
+    "worst_case_accuracy": "worst-case accuracy (over noise)",
     "best_accuracy": "best accuracy during training",
     **TIME_LABELS,
     "steps_per_second": "steps per second (all runs)",

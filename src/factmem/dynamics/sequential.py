@@ -63,23 +63,23 @@ class SequentialConditions:
 class SequentialLearning:
     """Whether a flow does what the theorem promises; a weight is small if it is at most √α."""
 
-    distance: float | None
+    min_relation_distance: float | None
     """The minimum over time of max over prompts Σ_a (p̂(a) − p(a|r))² while the weights of subjects
     and noise are small; None if they never are."""
-    close_at: float | None
+    relations_learned_time: float | None
     """When the distance was first below `CLOSE_DISTANCE` while those weights were small; None if
     never."""
-    largest_weight: float | None
+    max_other_weight: float | None
     """The largest |W_OV(a, z)| or |W_KQ(z)| of any subject or noise token up to that time."""
-    bound: float
+    weight_bound: float
     """√α, where α is the scale of the start."""
-    large_at: float | None
+    bound_exceeded_time: float | None
     """When the first weight of a subject or noise token exceeded √α; None if never."""
 
     @property
     def holds(self) -> bool:
         """Whether relations were learned while the weights of subjects and noise were small."""
-        return self.close_at is not None
+        return self.relations_learned_time is not None
 
 
 def sequential_learning(
@@ -94,9 +94,9 @@ def sequential_learning(
     distance = np.where(small, np.asarray(flow.statistics.relation_distance), np.inf)
     close = np.flatnonzero(distance < CLOSE_DISTANCE)
     return SequentialLearning(
-        distance=float(distance.min()) if small[0] else None,
-        close_at=float(flow.times[close[0]]) if len(close) else None,
-        largest_weight=float(weights[close[0]]) if len(close) else None,
-        bound=bound,
-        large_at=None if small.all() else float(flow.times[np.argmin(small)]),
+        min_relation_distance=float(distance.min()) if small[0] else None,
+        relations_learned_time=float(flow.times[close[0]]) if len(close) else None,
+        max_other_weight=float(weights[close[0]]) if len(close) else None,
+        weight_bound=bound,
+        bound_exceeded_time=None if small.all() else float(flow.times[np.argmin(small)]),
     )

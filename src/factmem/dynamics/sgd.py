@@ -69,7 +69,7 @@ def sgd(
     key: Key[Array, ""],
     learning_rate: float,
     steps: int,
-    batch: int = 1024,
+    batch_size: int = 1024,
     times: Float[np.ndarray, " times"] | None = None,
     report: Report | None = None,
 ) -> SGDResult:
@@ -98,7 +98,7 @@ def sgd(
     model = jax.tree.map(jnp.asarray, start)
     statistics = [_statistics(model, test_prompts)]
     for first, end in pairwise(recorded_steps.tolist()):
-        model = _steps(model, prompts, jnp.asarray(learning_rate), first, end, batch, key=key)
+        model = _steps(model, prompts, jnp.asarray(learning_rate), first, end, batch_size, key=key)
         statistics.append(_statistics(model, test_prompts))
         loss = float(statistics[-1].loss)
         if not loss < float(statistics[0].loss) + _DIVERGED:
@@ -124,21 +124,21 @@ def _statistics(model: LinearAttention | SoftmaxHead, test_prompts: PromptSample
     return test_prompts.statistics(jax.nn.log_softmax(model.logits(counts), axis=1))
 
 
-@partial(jax.jit, static_argnames="batch")
+@partial(jax.jit, static_argnames="batch_size")
 def _steps(
     model: Model,
     prompts: PromptDistribution,
     learning_rate: Float[Array, ""],
     first: int | Array,
     end: int | Array,
-    batch: int,
+    batch_size: int,
     *,
     key: Key[Array, ""],
 ) -> Model:
     """Do the steps first … end − 1; both are data, so any number of steps is compiled once."""
 
     def step(number: Array, model: Model) -> Model:
-        prompt_batch = prompts.sample_batch(batch, form="counts", key=jr.fold_in(key, number))
+        prompt_batch = prompts.sample_batch(batch_size, form="counts", key=jr.fold_in(key, number))
 
         def loss(model: Model) -> Array:
             logits = model.logits(prompt_batch.content)

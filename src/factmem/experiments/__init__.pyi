@@ -13,7 +13,7 @@ from .decodable import CapacityWithLimits as CapacityWithLimits
 from .decodable import LimitedCapacitySearches as LimitedCapacitySearches
 from .estimate import Speed as Speed
 from .estimate import expected_seconds as expected_seconds
-from .estimate import measured_speed as measured_speed
+from .estimate import measure_speed as measure_speed
 from .execute import execute as execute
 from .flow_spec import FlowInstance as FlowInstance
 from .flow_spec import FlowSpec as FlowSpec
@@ -23,7 +23,7 @@ from .measurement import Measurement as Measurement
 from .measurement import MeasurementGroup as MeasurementGroup
 from .measurement import Progress as Progress
 from .measurement import measure as measure
-from .measurement import unstored_tasks as unstored_tasks
+from .measurement import uncached_tasks as uncached_tasks
 from .memory_capacity import LinearCapacityProblem as LinearCapacityProblem
 from .memory_capacity import MLPCapacityProblem as MLPCapacityProblem
 from .memory_methods import MEMORY_METHODS as MEMORY_METHODS
@@ -40,10 +40,10 @@ from .scheduler import sweep as sweep
 from .search import Bracket as Bracket
 from .search import FastSearch as FastSearch
 from .search import PaperSearch as PaperSearch
+from .search import ProbeVerdict as ProbeVerdict
 from .search import Search as Search
 from .search import SearchStatus as SearchStatus
 from .search import SearchTrace as SearchTrace
-from .search import Verdict as Verdict
 from .search import trace_search as trace_search
 from .specs import Cost as Cost
 from .specs import PromptSpec as PromptSpec

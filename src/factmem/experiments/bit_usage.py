@@ -75,7 +75,8 @@ def measure_zipf_loss(*, prompts_per_fact: int, **config: Any) -> dict[str, Any]
 
     Args:
         prompts_per_fact: number of fresh test prompts per fact.
-        config: a `TransformerSpec` as JSON data, whose method is `Train(share_criterion=False)`.
+        config: a `TransformerSpec` as JSON data; its method is `Train` with
+            `stop_when_one_succeeds=False`.
     """
     from factmem.facts.prompts import fact_probabilities
 

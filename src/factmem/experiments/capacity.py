@@ -11,10 +11,10 @@ from factmem.experiments.measurement import Progress, measure
 from factmem.experiments.scheduler import PendingTasks, Records
 from factmem.experiments.search import (
     Bracket,
+    ProbeVerdict,
     Search,
     SearchStatus,
     SearchTrace,
-    Verdict,
     likely_sizes,
     trace_search,
 )
@@ -163,7 +163,7 @@ class _SeedSearch:
         task: Callable[[int], Task],
         known: Records,
     ) -> "_SeedSearch":
-        def verdict(size: int) -> Verdict | None:
+        def verdict(size: int) -> ProbeVerdict | None:
             record = known.get(task(size).identity)
             return None if record is None else problem.verdict(record)
 
@@ -176,7 +176,7 @@ class _SeedSearch:
     @property
     def warm_start_ratio(self) -> float | None:
         """Stored facts divided by expected facts."""
-        lower, expected = self.trace.bracket.lower, self.problem.expected
+        lower, expected = self.trace.bracket.lower, self.problem.expected_facts
         return None if lower is None else self.problem.facts(lower) / expected
 
     @property

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from typing import Literal
 
 from factmem._core.errors import ArgumentError, FactmemError
-from factmem.experiments.search import FastSearch, PaperSearch, Search, Verdict
+from factmem.experiments.search import FastSearch, PaperSearch, ProbeVerdict, Search
 from factmem.experiments.store import Record
 from factmem.experiments.task import Task
 
@@ -13,8 +13,8 @@ __all__ = ["CapacityProblem", "SearchName", "check_criterion", "check_sizes"]
 
 SearchName = Literal["fast", "paper"]
 
-_STEP = 1.04
-"""The typical error of a guess, from seed to seed."""
+_INITIAL_STEP_RATIO = 1.04
+"""The ratio of the first step of a search: the typical error of its guess between seeds."""
 
 
 def check_criterion(criterion: float) -> None:
@@ -43,7 +43,7 @@ class CapacityProblem(ABC):
 
     @property
     @abstractmethod
-    def density(self) -> float:
+    def expected_facts_per_parameter(self) -> float:
         """The expected number of facts per parameter, from earlier measurements."""
 
     @property
@@ -68,9 +68,9 @@ class CapacityProblem(ABC):
         """
 
     @property
-    def expected(self) -> float:
+    def expected_facts(self) -> float:
         """The number of facts that the shape is expected to store."""
-        return self.parameters * self.density
+        return self.parameters * self.expected_facts_per_parameter
 
     def search(self, name: SearchName, warm_start_ratio: float | None = None) -> Search:
         """Return the search for the largest size.
@@ -82,12 +82,12 @@ class CapacityProblem(ABC):
         """
         if name == "paper":
             return self.paper_search
-        facts = self.expected * (1 if warm_start_ratio is None else warm_start_ratio)
+        facts = self.expected_facts * (1 if warm_start_ratio is None else warm_start_ratio)
         # A broken method may store everything at one shape; the next shape is still searched.
         guess = min(self.size_of(facts), FastSearch.maximum)
         if warm_start_ratio is not None:
             guess = self._round_guess(guess)
-        return FastSearch(guess, self.ratio, _STEP)
+        return FastSearch(guess, self.ratio, _INITIAL_STEP_RATIO)
 
     def _round_guess(self, guess: int) -> int:
         """Round to a power of the ratio, so that similar seeds start alike and share programs."""
@@ -107,9 +107,9 @@ class CapacityProblem(ABC):
         return size + 1 if more < fewer else size
 
     @staticmethod
-    def verdict(record: Record) -> Verdict:
+    def verdict(record: Record) -> ProbeVerdict:
         """Return the verdict of a measurement; a failed one is undecided."""
         stored = None if record.metrics is None else record.metrics["stored"]
         if stored is None:
-            return Verdict.UNDECIDED
-        return Verdict.STORED if stored else Verdict.NOT_STORED
+            return ProbeVerdict.UNDECIDED
+        return ProbeVerdict.STORED if stored else ProbeVerdict.NOT_STORED

@@ -22,9 +22,9 @@ _CONFIG = ("dim", "subjects", "relations", "answers", "noise", "seed")
 def measure_decodable(
     *, dim: int, subjects: int, relations: int, answers: int, noise: int, seed: int
 ) -> dict[str, Any]:
-    """Measure the share of facts whose answer some output vector decodes to.
+    """Measure the fraction of facts whose answer some output vector decodes to.
 
-    The table and the embeddings are those that a training with the same seed uses.
+    The table and the embeddings are those that a training run with the same seed uses.
 
     Args:
         dim: d.
@@ -49,12 +49,12 @@ def measure_decodable(
     )
     possible = decodable(np.asarray(spec.draw_embeddings().outputs))
     return {
-        "facts": float(np.mean(possible[spec.draw().table.fact_ids[2]])),
-        "answers": float(np.mean(possible)),
+        "decodable_facts_fraction": float(np.mean(possible[spec.draw().table.fact_ids[2]])),
+        "decodable_answers_fraction": float(np.mean(possible)),
     }
 
 
-EXPERIMENT = Experiment("decodable answers", 1, measure_decodable)
+EXPERIMENT = Experiment("decodable answers", 2, measure_decodable)
 
 
 @dataclass(frozen=True)
@@ -63,25 +63,26 @@ class CapacityWithLimits:
 
     Args:
         capacities: the capacity of each shape.
-        decodable_share: the share of facts that any model could answer, at the smallest size that
-            is not stored, by (index in `capacities`, seed).
+        decodable_fraction: the fraction of facts that any model could answer, at the smallest size
+            that is not stored, by (index in `capacities`, seed).
     """
 
     capacities: Sequence[Capacity]
-    decodable_share: Mapping[tuple[int, int], float]
+    decodable_fraction: Mapping[tuple[int, int], float]
 
     def limited(self, index: int) -> bool:
         """Return whether, for most seeds, no model could store the smallest size not stored."""
         capacity = self.capacities[index]
         criterion = getattr(capacity.problem, "criterion", 1.0)
         impossible = [
-            self.decodable_share.get((index, seed.seed), 1.0) < criterion for seed in capacity.seeds
+            self.decodable_fraction.get((index, seed.seed), 1.0) < criterion
+            for seed in capacity.seeds
         ]
         return sum(impossible) > len(impossible) / 2
 
 
 class LimitedCapacitySearches:
-    """Capacity searches of trained transformers, followed by what their embeddings allow."""
+    """Capacity searches of trained transformers, and the limits that their embeddings set."""
 
     def __init__(self, searches: CapacitySearches) -> None:
         self.searches = searches
@@ -91,7 +92,7 @@ class LimitedCapacitySearches:
         """Return the pending tasks of the searches, and of the limits where searches are done."""
         pending = self.searches.pending(known)
         limits = [t for t in self._limit_tasks(known).values() if t.identity not in known]
-        return PendingTasks([*limits, *pending.needed], pending.useful)
+        return PendingTasks([*limits, *pending.needed], pending.speculative)
 
     def remaining(self, known: Records) -> int:
         """Estimate how many tasks are still to be executed."""
@@ -108,8 +109,9 @@ class LimitedCapacitySearches:
         """Return the result of all shapes, or of those whose searches are finished."""
         records = {at: known.get(task.identity) for at, task in self._limit_tasks(known).items()}
         metrics = {at: record.metrics or {} for at, record in records.items() if record}
-        shares = {at: entries.get("facts", 1.0) for at, entries in metrics.items()}
-        return CapacityWithLimits(self.searches.result(known), shares)
+        name = "decodable_facts_fraction"
+        fractions = {at: entries.get(name, 1.0) for at, entries in metrics.items()}
+        return CapacityWithLimits(self.searches.result(known), fractions)
 
     def _limit_tasks(self, known: Records) -> dict[tuple[int, int], Task]:
         tasks = {}

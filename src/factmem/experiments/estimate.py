@@ -1,7 +1,7 @@
 """Estimate how long a measurement takes, from the measured speed of the machine.
 
-The estimate for a search is the cost of its typical number of tries at the expected size. It is
-right up to a factor of two, which is enough to know before a run that takes days.
+The estimate for a search is the cost of its typical number of probes at the expected size. It is
+accurate to within a factor of two, which is enough to warn before a run that takes days.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from factmem.experiments.measurement import (
     IndependentTasks,
     Measurement,
     MeasurementGroup,
-    unstored_tasks,
+    uncached_tasks,
 )
 from factmem.experiments.memory_capacity import EXPERIMENT as MEMORY_CAPACITY
 from factmem.experiments.memory_spec import MemorySpec
@@ -26,14 +26,14 @@ from factmem.experiments.transformer_capacity import EXPERIMENT as TRANSFORMER_C
 from factmem.experiments.transformer_spec import TransformerSpec
 from factmem.experiments.workers import Workers
 
-__all__ = ["Speed", "expected_seconds", "measure_speed", "measured_speed"]
+__all__ = ["Speed", "expected_seconds", "measure_speed", "time_training_steps"]
 
-_TRIES = 3.5
-"""The average number of sizes that a search tries (benchmarks/capacity.md)."""
+_PROBES_PER_SEARCH = 3.5
+"""The average number of sizes that a search probes (benchmarks/capacity.md)."""
 _DEFAULT_SECONDS = 10.0
 """For a task of unknown cost."""
 _SMALL, _LARGE = (8, 8, 1, 8, 7), (64, 8, 8, 64, 50)
-"""d, H, d_h, m and S of the trainings that are timed."""
+"""d, H, d_h, m and S of the training runs that are timed."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Speed:
     """The speed of one worker while the others are busy.
 
     Args:
-        step_seconds: time of a training step besides its arithmetic.
+        step_seconds: fixed overhead of a training step.
         flops_per_second: floating-point operations per second.
         compile_seconds: time to compile a new shape.
     """
@@ -56,8 +56,8 @@ class Speed:
         return cost.overhead * self.compile_seconds + cost.steps * per_step
 
 
-def measure_speed(*, steps: int, seed: int) -> dict[str, Any]:
-    """Time a few steps of a small and of a large training by the paper's protocol."""
+def time_training_steps(*, steps: int, seed: int) -> dict[str, Any]:
+    """Time a few steps of a small and of a large training run by the paper's protocol."""
     import time
     from dataclasses import replace
 
@@ -67,7 +67,7 @@ def measure_speed(*, steps: int, seed: int) -> dict[str, Any]:
     from factmem.training import PAPER, runs_for_learning_rates, step_flops, train_transformers
     from factmem.transformer import Shape, Transformer
 
-    protocol = replace(PAPER, steps=steps, checks=1)
+    protocol = replace(PAPER, steps=steps, evaluations=1)
     timings = {}
     for name, (*sizes, subjects) in (("small", _SMALL), ("large", _LARGE)):
         prompts = PromptDistribution.from_table(FactTable.random(subjects, subjects, 8, seed=seed))
@@ -82,20 +82,20 @@ def measure_speed(*, steps: int, seed: int) -> dict[str, Any]:
         timings[name] = {
             "compile": max(0.0, seconds[0] - min(seconds)),
             "step": min(seconds) / (steps * len(protocol.learning_rates)),
-            "flops": step_flops(shape, prompts.vocabulary, protocol.batch),
+            "flops": step_flops(shape, prompts.vocabulary, protocol.batch_size),
         }
     return timings
 
 
-def measured_speed(store: Store, workers: Workers, steps: int = 48) -> Speed:
+def measure_speed(store: Store, workers: Workers, steps: int = 48) -> Speed:
     """Time all workers at once, which takes about half a minute."""
-    timings = unstored_tasks(measure_speed, range(max(1, workers.free())), steps=steps)
+    timings = uncached_tasks(time_training_steps, range(max(1, workers.free())), steps=steps)
     known = sweep(timings.pending, store, workers)
     return _fit_speed([result for result in timings.result(known) if result])
 
 
 def _fit_speed(results: list[Mapping[str, Any]]) -> Speed:
-    """Fit time = step + flops/speed to both trainings, averaged over workers."""
+    """Fit time = step + flops/speed to both training runs, averaged over workers."""
 
     def mean(size: str, name: str) -> float:
         return sum(result[size][name] for result in results) / len(results)
@@ -134,8 +134,8 @@ def _search_seconds(searches: CapacitySearches, known: Records, speed: Speed) ->
         started = searches.seed_searches(seed, known)
         finished = len(started) - (not started[-1].finished)
         for problem in searches.problems[finished:]:
-            size = problem.size_of(problem.expected)
-            total += _TRIES * _task_seconds(problem.task(size, seed), speed)
+            size = problem.size_of(problem.expected_facts)
+            total += _PROBES_PER_SEARCH * _task_seconds(problem.task(size, seed), speed)
     return total
 
 

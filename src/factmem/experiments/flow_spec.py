@@ -34,11 +34,11 @@ __all__ = [
     "SOFTMAX_SGD",
     "FlowInstance",
     "FlowSpec",
+    "Init",
     "SGDConfig",
-    "Start",
 ]
 
-Start = Literal["equal", "balanced", "random"]
+Init = Literal["equal", "balanced", "random"]
 
 
 class SGDConfig(NamedTuple):
@@ -46,12 +46,12 @@ class SGDConfig(NamedTuple):
 
     learning_rate: float
     steps: int
-    batch: int
+    batch_size: int
 
 
-LINEAR_SGD = SGDConfig(learning_rate=0.1, steps=8192, batch=1024)
+LINEAR_SGD = SGDConfig(learning_rate=0.1, steps=8192, batch_size=1024)
 """The settings of the authors' notebook, for linear attention."""
-SOFTMAX_SGD = SGDConfig(learning_rate=16.0, steps=4096, batch=1024)
+SOFTMAX_SGD = SGDConfig(learning_rate=16.0, steps=4096, batch_size=1024)
 """Our settings for softmax attention; the authors' are not known."""
 
 MIN_SGD_SCALE = 1e-30
@@ -74,7 +74,7 @@ class FlowInstance:
     Args:
         table: the facts.
         prompt_spec: noise tokens, length and subject frequencies of prompts.
-        start: the start of the weights.
+        init: how the weights are initialized.
         scale: α, the size of the weights at the start.
         seed: the seed of a random start.
         embedding_key: randomness of embeddings.
@@ -84,7 +84,7 @@ class FlowInstance:
 
     table: "FactTable"
     prompt_spec: PromptSpec
-    start: Start
+    init: Init
     scale: float
     seed: int
     embedding_key: "Key[Array, '']"
@@ -114,7 +114,7 @@ class FlowInstance:
     @property
     def sampled_prompts(self) -> int | None:
         """The number of prompts that `flow` samples; None if the flow is exact."""
-        return _FLOW_PROMPTS * self.table.facts if self.start == "random" else None
+        return _FLOW_PROMPTS * self.table.facts if self.init == "random" else None
 
     @property
     def default_dim(self) -> int:
@@ -134,7 +134,7 @@ class FlowInstance:
         """
         from factmem.dynamics import gradient_flow
 
-        ensemble = self._sample(_FLOW_PROMPTS) if self.start == "random" else self.population
+        ensemble = self._sample(_FLOW_PROMPTS) if self.init == "random" else self.population
         start = self._linear_start(ensemble.tokens)
         return gradient_flow(start, ensemble, until=until, times=times, report=report)
 
@@ -168,8 +168,8 @@ class FlowInstance:
         """
         from factmem.dynamics import SoftmaxHead
 
-        if self.start != "equal":
-            raise FactmemError(f"a softmax head needs the start 'equal', got '{self.start}'")
+        if self.init != "equal":
+            raise FactmemError(f"a softmax head needs the start 'equal', got '{self.init}'")
         vocabulary = self.prompts.vocabulary
         head = SoftmaxHead.equal(
             vocabulary.prompt_tokens,
@@ -201,7 +201,7 @@ class FlowInstance:
             key=self.training_key,
             learning_rate=config.learning_rate,
             steps=config.steps,
-            batch=config.batch,
+            batch_size=config.batch_size,
             times=times,
             report=report,
         )
@@ -210,9 +210,9 @@ class FlowInstance:
         from factmem.dynamics import LinearAttention
 
         answers = self.table.answers
-        if self.start == "random":
+        if self.init == "random":
             return LinearAttention.random(tokens, answers, self.scale, self.seed)
-        start = {"equal": LinearAttention.equal, "balanced": LinearAttention.balanced}[self.start]
+        start = {"equal": LinearAttention.equal, "balanced": LinearAttention.balanced}[self.init]
         return start(tokens, answers, self.scale)
 
     def _sample(self, prompts_per_fact: int) -> "PromptSample":
@@ -232,7 +232,7 @@ class FlowSpec:
         prompts: noise tokens, length and subject frequencies of prompts.
         method: `flow` is the gradient flow of linear attention, `sgd` trains it by SGD, and
             `softmax-sgd` trains a softmax head by SGD.
-        start: all weights α (`equal`), the start of the theorems (`balanced`), or `random`.
+        init: all weights α (`equal`), the start of the theorems (`balanced`), or `random`.
         scale: α, the size of the weights at the start.
         until: when a flow ends; by default when it has converged.
         sgd: learning rate, steps and batch of SGD; by default `LINEAR_SGD` or `SOFTMAX_SGD`.
@@ -253,7 +253,7 @@ class FlowSpec:
     table: TableSpec
     prompts: PromptSpec = field(default_factory=PromptSpec)
     method: Literal["flow", "sgd", "softmax-sgd"] = "flow"
-    start: Start = "equal"
+    init: Init = "equal"
     scale: float = 1e-5
     until: float | None = None
     sgd: SGDConfig | None = None
@@ -277,7 +277,7 @@ class FlowSpec:
 
         keys = jr.split(jr.key(self.seed), 3)
         return FlowInstance(
-            self.table.draw(self.seed), self.prompts, self.start, self.scale, self.seed, *keys
+            self.table.draw(self.seed), self.prompts, self.init, self.scale, self.seed, *keys
         )
 
     def run(
@@ -306,7 +306,7 @@ class FlowSpec:
             "method": self.method,
             **self.table.config(),
             **self.prompts.config(),
-            "start": self.start,
+            "init": self.init,
             "scale": self.scale,
             "until": self.until,
             "sgd": None if self.method == "flow" else self.sgd_config._asdict(),
@@ -317,7 +317,7 @@ class FlowSpec:
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "FlowSpec":
         """Return the spec that `config` describes."""
-        names = ("method", "start", "scale", "until", "dim", "seed")
+        names = ("method", "init", "scale", "until", "dim", "seed")
         sgd = config["sgd"]
         return cls(
             table=TableSpec.from_config(config),
@@ -344,7 +344,7 @@ class FlowSpec:
         subjects, relations = table["subjects"], table["relations"]
         facts, answers = subjects * relations, relations * table["answers"]
         tokens = subjects + relations + 2
-        prompts = facts if self.method == "flow" else self.sgd_config.batch
+        prompts = facts if self.method == "flow" else self.sgd_config.batch_size
         steps = _FLOW_STEPS if self.method == "flow" else self.sgd_config.steps
         return Cost(
             steps=float(steps),

@@ -18,7 +18,7 @@ __all__ = [
     "complete_records",
     "measure",
     "stored_records",
-    "unstored_tasks",
+    "uncached_tasks",
 ]
 
 
@@ -85,7 +85,7 @@ class MeasurementGroup:
         pending = PendingTasks.interleave([part.pending(known) for part in self.parts.values()])
         if self.order is None:
             return pending
-        return PendingTasks(sorted(pending.needed, key=self.order), pending.useful)
+        return PendingTasks(sorted(pending.needed, key=self.order), pending.speculative)
 
     def result(self, known: Records) -> dict[str, Any]:
         """Return the result of each part."""
@@ -106,10 +106,10 @@ def unique_tasks(parts: Iterable[Measurement], known: Records) -> list[Task]:
     return list(tasks.values())
 
 
-def unstored_tasks(
+def uncached_tasks(
     function: Callable[..., Mapping[str, Any]], seeds: Sequence[int], **config: Any
 ) -> IndependentTasks:
-    """Run a function once per seed, always anew: it checks the installed code."""
+    """Return one task per seed that is never cached, because it tests the installed code."""
     experiment = Experiment(function.__name__, 1, function, stored=False)
     return IndependentTasks(tuple(Task(experiment, {**config, "seed": seed}) for seed in seeds))
 

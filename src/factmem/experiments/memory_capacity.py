@@ -13,10 +13,10 @@ from factmem.experiments.task import Experiment, Task
 
 __all__ = ["LinearCapacityProblem", "MLPCapacityProblem", "measure_memory", "solve_n_log_n"]
 
-_LINEAR_METHODS = {"maximal": "maximal", "trained": "trained-linear"}
+_LINEAR_METHODS = {"optimal": "optimal", "trained": "trained-linear"}
 _MLP_METHODS = {"fitted": "fitted-relu", "trained": "trained-mlp", "quick": "trained-mlp"}
-_LINEAR_LOAD = {"maximal": 0.9, "trained": 0.77}
-"""N ln N / d²: at 100 % as in `benchmarks/memories.md`, and the authors' line at 99 %."""
+_LINEAR_LOAD = {"optimal": 0.9, "trained": 0.77}
+"""N ln N / d²: at 100% as in `benchmarks/memories.md`, and the authors' line at 99%."""
 _MLP_BITS = 2.0
 """Bits per weight of a fitted MLP, and of the authors' lines 0.35 N ln N and 1.2 N = m·d."""
 
@@ -27,9 +27,9 @@ class LinearCapacityProblem(CapacityProblem):
 
     Args:
         dim: d.
-        method: `maximal` is the optimal matrix, with a proof; `trained` is the paper's training.
+        method: `optimal` is the optimal matrix, with a proof; `trained` is the paper's training.
         criterion: the accuracy that counts as stored. 1 means all associations, in float32 with
-            weights of 16 bits. For `maximal`, "not stored" is then proved or undecided.
+            weights of 16 bits. For `optimal`, "not stored" is then proved or undecided.
         ratio: the width of the final bracket, as upper/lower; by default that of the authors.
 
     Raises:
@@ -37,7 +37,7 @@ class LinearCapacityProblem(CapacityProblem):
     """
 
     dim: int
-    method: Literal["maximal", "trained"] = "maximal"
+    method: Literal["optimal", "trained"] = "optimal"
     criterion: float = 1.0
     ratio: float = 1.01  # pyright: ignore[reportIncompatibleMethodOverride]
 
@@ -51,7 +51,7 @@ class LinearCapacityProblem(CapacityProblem):
         return self.dim**2
 
     @property
-    def density(self) -> float:
+    def expected_facts_per_parameter(self) -> float:
         """From N ln N ≈ 0.9 d² or 0.77 d²."""
         return solve_n_log_n(_LINEAR_LOAD[self.method] * self.parameters) / self.parameters
 
@@ -67,7 +67,7 @@ class LinearCapacityProblem(CapacityProblem):
     def spec(self, size: int, seed: int) -> MemorySpec:
         """Return the memory of N = size."""
         spec = MemorySpec(method=_LINEAR_METHODS[self.method], dim=self.dim, facts=size, seed=seed)
-        if self.method == "maximal":
+        if self.method == "optimal":
             return spec
         from factmem.training import LINEAR_PROTOCOL
 
@@ -115,7 +115,7 @@ class MLPCapacityProblem(CapacityProblem):
         return 2 * self.width * self.dim + self.width * (self.method != "fitted")
 
     @property
-    def density(self) -> float:
+    def expected_facts_per_parameter(self) -> float:
         """From 2 bits per weight."""
         bits = _MLP_BITS * 2 * self.width * self.dim
         if self.outputs is None:
@@ -181,7 +181,7 @@ def measure_memory(*, criterion: float, **config: Any) -> dict[str, Any]:
         "accuracy": score.accuracy,
         "accuracy_16_bits": rounded_score.accuracy,
         "min_margin": score.min_margin,
-        "relative_margin": score.relative_margin,
+        "min_relative_margin": score.min_relative_margin,
     }
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from factmem._core.progress import Report
 from factmem.experiments.memory_methods import MEMORY_METHODS, BuiltMemory, build_memory
-from factmem.experiments.specs import COMPLETED_SHARE, Cost, RunResult, restore_types
+from factmem.experiments.specs import COMPLETED_FRACTION, Cost, RunResult, restore_types
 from factmem.experiments.task import Experiment, Task
 from factmem.training.protocol import MemoryProtocol
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["MEMORY_EXPERIMENT", "MemoryInstance", "MemorySpec", "run_memory"]
 
 _ITERATIONS = {
-    "maximal": 1000,
+    "optimal": 1000,
     "fitted-features": 1500,
     "fitted-relu": 1500,
     "fitted-bilinear": 1500,
@@ -153,7 +153,7 @@ class MemorySpec:
         if protocol is None:
             steps = float(_ITERATIONS.get(self.method, 1))
         else:
-            steps = COMPLETED_SHARE * protocol.steps
+            steps = COMPLETED_FRACTION * protocol.steps
         return Cost(
             steps=steps,
             flops_per_step=6.0 * self.facts * (outputs * self.dim + weights),
@@ -171,7 +171,7 @@ def run_memory(**config: Any) -> dict[str, Any]:
         "parameters": score.parameters,
         "accuracy": score.accuracy,
         "min_margin": score.min_margin,
-        "relative_margin": score.relative_margin,
+        "min_relative_margin": score.min_relative_margin,
     }
 
 

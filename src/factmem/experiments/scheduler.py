@@ -2,7 +2,7 @@
 
 Which tasks are needed may depend on results, as in a search. So the caller passes a function from
 the known records to the pending tasks. It is called again after every result, and resuming needs
-nothing else: a sweep that was killed asks for the same tasks and finds them in the store.
+nothing else: a sweep that was killed requests the same tasks and reads them from the store.
 """
 
 import time
@@ -33,11 +33,12 @@ class PendingTasks:
 
     Args:
         needed: tasks without which the sweep cannot go on.
-        useful: tasks that may be needed, depending on the results of others; most likely first.
+        speculative: tasks that may be needed, depending on the results of others; most likely
+            first. Idle workers run them.
     """
 
     needed: Sequence[Task] = ()
-    useful: Sequence[Task] = ()
+    speculative: Sequence[Task] = ()
 
     @classmethod
     def interleave(cls, parts: Sequence["PendingTasks"]) -> "PendingTasks":
@@ -48,7 +49,7 @@ class PendingTasks:
         """
         return cls(
             _interleave([part.needed for part in parts]),
-            _interleave([part.useful for part in parts]),
+            _interleave([part.speculative for part in parts]),
         )
 
 
@@ -101,13 +102,13 @@ def read_stored(
 ) -> tuple[dict[str, Record], PendingTasks]:
     """Read all pending tasks from a store; return the known records and what is still missing.
 
-    A record may change which tasks are pending, so the store is asked until nothing is added.
+    A record may change which tasks are pending, so the store is queried until nothing is added.
     Failed runs do not count as known: they are tried again.
     """
     known = dict(known)
     while True:
         missing = pending(known)
-        tasks = [task for task in (*missing.needed, *missing.useful) if task.experiment.stored]
+        tasks = [task for task in (*missing.needed, *missing.speculative) if task.experiment.stored]
         records = [store.get(task.identity) for task in tasks if task.identity not in known]
         new = {r.identity: r for r in records if r is not None and r.error is None}
         if not new:
@@ -140,7 +141,7 @@ class _Sweep:
             waiting.remove(task)
             running.add(task.identity)
             self._submit(_Attempt(task, 1))
-        for task in missing.useful:
+        for task in missing.speculative:
             if task.identity not in running and self.workers.free():
                 running.add(task.identity)
                 self._submit(_Attempt(task, 1))
@@ -148,7 +149,7 @@ class _Sweep:
     def _free_worker(self, missing: PendingTasks) -> bool:
         """Stop a task that is not needed, if possible; tasks that are not even useful first."""
         needed = {task.identity for task in missing.needed}
-        useful = {task.identity for task in missing.useful}
+        useful = {task.identity for task in missing.speculative}
         candidates = [
             (attempt.task.identity in useful, -attempt.started, future)
             for future, attempt in self.running.items()
@@ -176,7 +177,7 @@ class _Sweep:
         try:
             record = future.result()
         except (Exception, CancelledError, SystemExit) as error:
-            self.workers.check()  # a lost cluster is not the task's failure
+            self.workers.check()  # losing the cluster does not count as a failure of the task
             if attempt.number < _MAX_ATTEMPTS and not isinstance(error, FactmemError):
                 self._submit(_Attempt(attempt.task, attempt.number + 1))
                 return

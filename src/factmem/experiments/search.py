@@ -23,20 +23,20 @@ __all__ = [
     "Bracket",
     "FastSearch",
     "PaperSearch",
+    "ProbeVerdict",
     "Search",
     "SearchStatus",
     "SearchTrace",
-    "Verdict",
     "likely_sizes",
     "trace_search",
 ]
 
 
-class Verdict(Enum):
+class ProbeVerdict(Enum):
     """Whether a size is stored."""
 
     STORED = "stored"
-    NOT_STORED = "not stored"
+    NOT_STORED = "not_stored"
     UNDECIDED = "undecided"
     """Neither is proved. The search treats the size as not stored and reports it as undecided."""
 
@@ -44,7 +44,7 @@ class Verdict(Enum):
 class SearchStatus(Status):
     """How a capacity search ended."""
 
-    FOUND = "The largest stored size lies in the bracket."
+    BRACKETED = "A stored size and the next size that is not stored were found."
     ALL_STORED = "Even the largest size allowed is stored."
     NONE_STORED = "Not even the smallest size allowed is stored."
     UNTESTED = "No size that was tried is stored; the lower end of the bracket was never tried."
@@ -64,11 +64,11 @@ class Bracket:
     upper: int | None = None
     undecided: bool = False
 
-    def after(self, size: int, verdict: Verdict) -> "Bracket":
+    def after(self, size: int, verdict: ProbeVerdict) -> "Bracket":
         """Return the bracket after the verdict on a size inside it."""
-        if verdict is Verdict.STORED:
+        if verdict is ProbeVerdict.STORED:
             return replace(self, lower=size)
-        return replace(self, upper=size, undecided=verdict is Verdict.UNDECIDED)
+        return replace(self, upper=size, undecided=verdict is ProbeVerdict.UNDECIDED)
 
 
 class Search(ABC):
@@ -144,7 +144,7 @@ class FastSearch(Search):
         """Return how a finished search ended."""
         if bracket.upper is None:
             return SearchStatus.ALL_STORED
-        return SearchStatus.NONE_STORED if bracket.lower is None else SearchStatus.FOUND
+        return SearchStatus.NONE_STORED if bracket.lower is None else SearchStatus.BRACKETED
 
     def max_remaining(self, bracket: Bracket) -> int:
         """Estimate how many sizes are still to be tried if the bracket need not expand."""
@@ -201,7 +201,7 @@ class PaperSearch(Search):
         """Return how a finished search ended."""
         if bracket.lower is None:
             return SearchStatus.UNTESTED
-        return SearchStatus.ALL_STORED if bracket.upper is None else SearchStatus.FOUND
+        return SearchStatus.ALL_STORED if bracket.upper is None else SearchStatus.BRACKETED
 
     def max_remaining(self, bracket: Bracket) -> int:
         """Estimate how many sizes are still to be tried."""
@@ -232,7 +232,7 @@ class SearchTrace:
     next_size: int | None
 
 
-def trace_search(search: Search, verdict: Callable[[int], Verdict | None]) -> SearchTrace:
+def trace_search(search: Search, verdict: Callable[[int], ProbeVerdict | None]) -> SearchTrace:
     """Follow a search as far as the verdicts are known.
 
     Args:
@@ -261,7 +261,7 @@ def likely_sizes(search: Search, bracket: Bracket) -> Iterator[int]:
             yield size
         probability = search.probability_stored(state, size)
         for verdict, share in (
-            (Verdict.STORED, probability),
-            (Verdict.NOT_STORED, 1 - probability),
+            (ProbeVerdict.STORED, probability),
+            (ProbeVerdict.NOT_STORED, 1 - probability),
         ):
             heapq.heappush(states, (weight * share, next(order), state.after(size, verdict)))

@@ -14,12 +14,12 @@ from factmem._core.result import Result, Status
 if TYPE_CHECKING:
     from factmem.facts import FactTable, PromptDistribution
 
-__all__ = ["COMPLETED_SHARE", "Cost", "PromptSpec", "RunResult", "TableSpec", "restore_types"]
+__all__ = ["COMPLETED_FRACTION", "Cost", "PromptSpec", "RunResult", "TableSpec", "restore_types"]
 
 TableKind = Literal["random", "structured", "csv"]
 
-COMPLETED_SHARE = 0.45
-"""The average share of its steps that a training takes; many end early."""
+COMPLETED_FRACTION = 0.45
+"""The average fraction of its steps that a training run takes; many end early."""
 
 ModelT = TypeVar("ModelT")
 InstanceT = TypeVar("InstanceT")

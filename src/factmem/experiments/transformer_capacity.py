@@ -23,8 +23,8 @@ Scaling = Literal["s=r", "s=r2", "d=s=r"]
 _DENSITY = {"paper": 0.11, "best": 0.21, "quick": 0.135, "compiled": 0.15}
 """Facts per parameter in (32, 8, 4, 32) with S = R and D = 8: see docs/capacity.md."""
 _EARLY_STOPPING = ((0.25, 0.75), (0.5, 0.93))
-"""Training by `paper` ends early if its best accuracy is below 75 % after a quarter of the steps,
-or below 93 % after half of them: docs/capacity.md has the evidence."""
+"""Training by `paper` ends early if its best accuracy is below 75% after a quarter of the steps,
+or below 93% after half of them: docs/capacity.md has the evidence."""
 _PADDING, _PADDING_GROWTH = 1.35, 1.5
 """The size for which quick training is compiled, over the expected size; and how it grows."""
 
@@ -43,7 +43,7 @@ class TransformerCapacityProblem(CapacityProblem):
             it (1: all prompts of the check are right). For `compiled`, the certified accuracy.
         noise: number of distinct noise tokens; S + R by default.
         length: T, the number of tokens in a prompt.
-        train_to_end: never stop training early; see `stops_early`.
+        no_early_stopping: never stop training early; see `stops_early`.
         ratio: the width of the final bracket in S, as upper/lower. Where S = R the facts have its
             square.
 
@@ -58,7 +58,7 @@ class TransformerCapacityProblem(CapacityProblem):
     criterion: float = 0.99
     noise: int | None = None
     length: int = 32
-    train_to_end: bool = False
+    no_early_stopping: bool = False
     ratio: float = 1.05  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
@@ -81,7 +81,7 @@ class TransformerCapacityProblem(CapacityProblem):
         return self.shape.parameters
 
     @property
-    def density(self) -> float:
+    def expected_facts_per_parameter(self) -> float:
         """The facts per parameter that the shape (32, 8, 4, 32) stores by this protocol."""
         # The same bits make more facts if there are fewer answers; measured with 8.
         answers = self.answers or max(2.0, math.sqrt(_DENSITY[self.protocol] * self.parameters))
@@ -92,11 +92,11 @@ class TransformerCapacityProblem(CapacityProblem):
         """Whether training that is far from the criterion is ended early.
 
         Only in the setting in which verdicts with and without this rule were compared: the paper's
-        protocol at 99 % with S = R, D = 8, T = 32, |N| = S + R and an MLP.
+        protocol at 99% with S = R, D = 8, T = 32, |N| = S + R and an MLP.
         """
         setting = (self.protocol, self.criterion, self.scaling, self.answers, self.length)
         compared = setting == ("paper", 0.99, "s=r", 8, 32) and self.noise is None
-        return compared and self.shape.width > 0 and not self.train_to_end
+        return compared and self.shape.width > 0 and not self.no_early_stopping
 
     @property
     def paper_search(self) -> PaperSearch:
@@ -147,7 +147,7 @@ class TransformerCapacityProblem(CapacityProblem):
         protocol = replace(
             protocol,
             criterion=min(self.criterion, all_prompts),
-            early_stopping=() if self.train_to_end else early_stopping,
+            early_stopping=() if self.no_early_stopping else early_stopping,
         )
         # Most of the time of a quick training would be compilation.
         padding = self._search_padding(size) if self.protocol == "quick" else None
@@ -155,7 +155,7 @@ class TransformerCapacityProblem(CapacityProblem):
 
     def _search_padding(self, size: int) -> dict[str, int]:
         """Return sizes a little above the expected ones, which most sizes of a search share."""
-        largest = _PADDING * self.size_of(self.expected)
+        largest = _PADDING * self.size_of(self.expected_facts)
         while size > largest:
             largest *= _PADDING_GROWTH
         return self.padding(round(largest))
@@ -203,4 +203,4 @@ def measure_transformer(*, protocol: str, criterion: float, **config: Any) -> di
     return {**metrics, **sizes, **result.instance.recall_metrics(result.model)}
 
 
-EXPERIMENT = Experiment("transformer", 2, measure_transformer)
+EXPERIMENT = Experiment("transformer", 3, measure_transformer)

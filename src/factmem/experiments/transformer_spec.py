@@ -51,7 +51,7 @@ class TransformerInstance:
         return self.prompts.vocabulary
 
     def recall(self, model: "Transformer", prompts_per_fact: int) -> "RecallResult":
-        """Test every fact on sampled prompts and on prompts with the worst noise."""
+        """Test every fact on sampled prompts and on worst-case prompts."""
         from factmem.transformer import recall
 
         return recall(model, self.prompts, key=self.test_key, prompts_per_fact=prompts_per_fact)
@@ -61,9 +61,9 @@ class TransformerInstance:
         result = self.recall(model, 8)
         return {
             "accuracy": result.sampled_accuracy,
-            "accuracy_in_worst_noise": result.accuracy,
+            "worst_case_accuracy": result.accuracy,
             "min_margin": result.min_margin,
-            "relative_margin": result.relative_margin,
+            "min_relative_margin": result.min_relative_margin,
         }
 
 
@@ -183,4 +183,4 @@ def run_transformer(**config: Any) -> dict[str, Any]:
     }
 
 
-TRANSFORMER_EXPERIMENT = Experiment("transformer run", 1, run_transformer)
+TRANSFORMER_EXPERIMENT = Experiment("transformer run", 2, run_transformer)

@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 _BLOCK_ENTRIES = 2**20
-_EXACT = jax.lax.Precision.HIGHEST
+_HIGHEST = jax.lax.Precision.HIGHEST
 
 MarginLoss = Callable[[Float[Array, " outputs"]], tuple[Float[Array, ""], Float[Array, " outputs"]]]
 """A loss of one key as a function of its gaps ⟨u_y − u_f*(x), F(e_x)⟩ = −γ_xy, −∞ at y = f*(x).
@@ -156,7 +156,7 @@ def _losses_and_gradients(
         output, right = output_and_target
         value, gap_gradient = loss(-_margins(output, values, right))
         # The derivative of a gap with respect to the output is u_y − u_f*(x).
-        weighted = jnp.matmul(gap_gradient, values, precision=_EXACT)
+        weighted = jnp.matmul(gap_gradient, values, precision=_HIGHEST)
         return value, weighted - jnp.sum(gap_gradient) * values[right]
 
     return _map_blocks(loss_and_gradient, (outputs, target), _block_rows(values))
@@ -181,7 +181,7 @@ def cross_entropy_from_gaps(
 
 
 def _scores(output: Float[Array, " dim"], values: Float[Array, "outputs dim"]) -> Array:
-    return jnp.matmul(output, values.T, precision=_EXACT)
+    return jnp.matmul(output, values.T, precision=_HIGHEST)
 
 
 def _margins(output: Array, values: Array, right: Array) -> Array:

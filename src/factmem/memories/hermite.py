@@ -18,7 +18,7 @@ from factmem.memories.mlp import MLPMemory, check_width
 
 __all__ = ["hermite_memory", "mixed_activation"]
 
-_EXACT = jax.lax.Precision.HIGHEST
+_HIGHEST = jax.lax.Precision.HIGHEST
 _BLOCK_NEURONS = 1024
 
 
@@ -60,8 +60,8 @@ def hermite_memory(
     sign = jnp.sign(activation.coefficients[degree])
 
     def output_weights(weights: Float[Array, " dim"]) -> Float[Array, " dim"]:
-        features = hermite(degree, jnp.matmul(associations.keys, weights, precision=_EXACT))
-        return jnp.matmul(associations.answers.T, features, precision=_EXACT)
+        features = hermite(degree, jnp.matmul(associations.keys, weights, precision=_HIGHEST))
+        return jnp.matmul(associations.answers.T, features, precision=_HIGHEST)
 
     # The sign makes the margins positive if c_k is negative.
     out = jax.lax.map(output_weights, into, batch_size=_BLOCK_NEURONS) * sign / width

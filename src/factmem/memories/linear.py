@@ -26,7 +26,7 @@ __all__ = [
     "low_rank",
 ]
 
-_EXACT = jax.lax.Precision.HIGHEST
+_HIGHEST = jax.lax.Precision.HIGHEST
 
 
 class LinearMemory(Memory):
@@ -40,7 +40,7 @@ class LinearMemory(Memory):
 
     def __call__(self, key: Float[Array, " dim"]) -> Float[Array, " dim"]:
         """Compute W e."""
-        return jnp.matmul(self.matrix, key, precision=_EXACT)
+        return jnp.matmul(self.matrix, key, precision=_HIGHEST)
 
 
 class LowRankMemory(Memory):
@@ -56,13 +56,13 @@ class LowRankMemory(Memory):
 
     def __call__(self, key: Float[Array, " dim"]) -> Float[Array, " dim"]:
         """Compute U (Vᵀ e)."""
-        inner = jnp.matmul(self.right.T, key, precision=_EXACT)
-        return jnp.matmul(self.left, inner, precision=_EXACT)
+        inner = jnp.matmul(self.right.T, key, precision=_HIGHEST)
+        return jnp.matmul(self.left, inner, precision=_HIGHEST)
 
     @property
     def matrix(self) -> Float[Array, "dim dim"]:
         """W = U Vᵀ."""
-        return jnp.matmul(self.left, self.right.T, precision=_EXACT)
+        return jnp.matmul(self.left, self.right.T, precision=_HIGHEST)
 
 
 def hebbian(associations: Associations) -> LinearMemory:
@@ -89,7 +89,7 @@ def low_rank(associations: Associations, rank: int, *, key: Key[Array, ""]) -> L
     if not 1 <= rank <= associations.dim:
         raise ArgumentError("rank", f"must be from 1 to dim = {associations.dim}, got {rank}")
     right = normal(key, (associations.dim, rank))
-    left = jnp.matmul(_outer_products(associations), right, precision=_EXACT) / rank
+    left = jnp.matmul(_outer_products(associations), right, precision=_HIGHEST) / rank
     return LowRankMemory(left, right)
 
 
@@ -113,4 +113,4 @@ def correlation_loss(memory: Memory, associations: Associations) -> Float[Array,
 
 
 def _outer_products(associations: Associations) -> Float[Array, "dim dim"]:
-    return jnp.matmul(associations.answers.T, associations.keys, precision=_EXACT)
+    return jnp.matmul(associations.answers.T, associations.keys, precision=_HIGHEST)

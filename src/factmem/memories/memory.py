@@ -60,7 +60,7 @@ class Memory(eqx.Module):
             parameters=self.parameters,
             accuracy=float(np.mean(margin > 0)),
             min_margin=float(margin.min()),
-            relative_margin=float(relative.min()),
+            min_relative_margin=float(relative.min()),
         )
 
 
@@ -73,7 +73,7 @@ class Score:
         parameters: the number of weights.
         accuracy: the fraction of keys whose answer has the largest score; ties count as errors.
         min_margin: the smallest γ_xy; infinite if there is only one output.
-        relative_margin: the smallest γ_xy / (‖F(e_x)‖ ‖u_f*(x) − u_y‖).
+        min_relative_margin: the smallest γ_xy / (‖F(e_x)‖ ‖u_f*(x) − u_y‖).
     """
 
     facts: int
@@ -81,7 +81,7 @@ class Score:
     parameters: int
     accuracy: float
     min_margin: float
-    relative_margin: float
+    min_relative_margin: float
 
     @property
     def bits(self) -> float:

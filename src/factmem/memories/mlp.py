@@ -11,7 +11,7 @@ from factmem.memories.memory import Memory
 
 __all__ = ["BilinearMemory", "MLPMemory", "check_width"]
 
-_EXACT = jax.lax.Precision.HIGHEST
+_HIGHEST = jax.lax.Precision.HIGHEST
 
 
 class MLPMemory(Memory):
@@ -31,9 +31,9 @@ class MLPMemory(Memory):
 
     def __call__(self, key: Float[Array, " dim"]) -> Float[Array, " dim"]:
         """Compute Vᵀ σ(W e + b)."""
-        inner = jnp.matmul(self.into, key, precision=_EXACT)
+        inner = jnp.matmul(self.into, key, precision=_HIGHEST)
         hidden = self.activation(inner if self.bias is None else inner + self.bias)
-        return jnp.matmul(self.out.T, hidden, precision=_EXACT)
+        return jnp.matmul(self.out.T, hidden, precision=_HIGHEST)
 
 
 class BilinearMemory(Memory):
@@ -51,9 +51,9 @@ class BilinearMemory(Memory):
 
     def __call__(self, key: Float[Array, " dim"]) -> Float[Array, " dim"]:
         """Compute Vᵀ ((A e) ⊙ (B e))."""
-        left = jnp.matmul(self.left, key, precision=_EXACT)
-        right = jnp.matmul(self.right, key, precision=_EXACT)
-        return jnp.matmul(self.out.T, left * right, precision=_EXACT)
+        left = jnp.matmul(self.left, key, precision=_HIGHEST)
+        right = jnp.matmul(self.right, key, precision=_HIGHEST)
+        return jnp.matmul(self.out.T, left * right, precision=_HIGHEST)
 
 
 def check_width(width: int) -> int:

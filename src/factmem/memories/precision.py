@@ -138,7 +138,7 @@ def noise_tolerated(
 ) -> float | None:
     """Return the largest σ at which each of five draws of `noisy` recalls all associations.
 
-    Bisects log σ to 2 %, assuming that a memory that survives some noise also survives less noise
+    Bisects log σ to 2%, assuming that a memory that survives some noise also survives less noise
     in the same direction.
 
     Returns:

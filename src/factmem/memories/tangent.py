@@ -23,7 +23,7 @@ from factmem.memories.mlp import MLPMemory, check_width
 
 __all__ = ["TangentMemory", "paired_neurons", "tangent_memory"]
 
-_EXACT = jax.lax.Precision.HIGHEST
+_HIGHEST = jax.lax.Precision.HIGHEST
 _BLOCK_NEURONS = 1024
 
 
@@ -44,9 +44,9 @@ class TangentMemory(Memory):
 
     def __call__(self, key: Float[Array, " dim"]) -> Float[Array, " dim"]:
         """Compute (1/m) Σ_i v_i σ'(⟨w_i, e⟩) ⟨p_i, e⟩."""
-        slope = self.activation.derivative()(jnp.matmul(self.into, key, precision=_EXACT))
-        shift = jnp.matmul(self.displacement, key, precision=_EXACT)
-        return jnp.matmul(self.out.T, slope * shift, precision=_EXACT) / self.out.shape[0]
+        slope = self.activation.derivative()(jnp.matmul(self.into, key, precision=_HIGHEST))
+        shift = jnp.matmul(self.displacement, key, precision=_HIGHEST)
+        return jnp.matmul(self.out.T, slope * shift, precision=_HIGHEST) / self.out.shape[0]
 
 
 def tangent_memory(
@@ -90,9 +90,9 @@ def tangent_memory(
 
     def displacement_of_neuron(pair: tuple[Array, Array]) -> Float[Array, " dim"]:
         weights, readout = pair
-        features = hermite(degree, jnp.matmul(associations.keys, weights, precision=_EXACT))
-        projections = jnp.matmul(associations.answers, readout, precision=_EXACT)
-        return jnp.matmul(associations.keys.T, projections * features, precision=_EXACT)
+        features = hermite(degree, jnp.matmul(associations.keys, weights, precision=_HIGHEST))
+        projections = jnp.matmul(associations.answers, readout, precision=_HIGHEST)
+        return jnp.matmul(associations.keys.T, projections * features, precision=_HIGHEST)
 
     displacement = jax.lax.map(displacement_of_neuron, (into, out), batch_size=_BLOCK_NEURONS)
     return TangentMemory(out, into, sign * displacement, activation)

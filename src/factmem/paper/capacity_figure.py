@@ -47,7 +47,7 @@ class CapacityLaw:
         formula: such as `N ln N ∝ (d²)^slope`.
         value: the left side as a function of the number of facts, such as N ln N.
         inverse: the number of facts as a function of that value.
-        expected: the range that the 95 % interval of the exponent should meet.
+        expected: the range that the 95% interval of the exponent should meet.
     """
 
     formula: str
@@ -169,7 +169,7 @@ def _sort_by_size(
     order = sorted(range(len(capacities)), key=lambda index: size(capacities[index].problem))
     possible = {
         (order.index(index), seed): share
-        for (index, seed), share in limited.decodable_share.items()
+        for (index, seed), share in limited.decodable_fraction.items()
     }
     return CapacityWithLimits([capacities[index] for index in order], possible)
 
@@ -326,10 +326,12 @@ def _describe_limits(results: LineResults) -> list[str]:
     for line in results.values():
         for index, capacity in enumerate(line.capacities):
             if line.limited(index):
-                possible = [share for key, share in line.decodable_share.items() if key[0] == index]
+                possible = [
+                    share for key, share in line.decodable_fraction.items() if key[0] == index
+                ]
                 shares.setdefault(_dim(capacity), []).extend(possible)
     return [
-        f"at d = {dim} {_span([100 * share for share in values])} %"
+        f"at d = {dim} {_span([100 * share for share in values])}%"
         for dim, values in shares.items()
     ]
 
@@ -347,7 +349,7 @@ def _dim(capacity: Capacity) -> int:
 _COLUMNS = (
     *("line", "dim", "heads", "head_dim", "width", "size", "parameters", "criterion", "seed"),
     *("largest_stored", "smallest_not_stored", "facts", "facts_not_stored"),
-    *("relative_margin", "possible", "probes", "seconds"),
+    *("min_relative_margin", "possible", "probes", "seconds"),
 )
 
 
@@ -358,7 +360,7 @@ def _data(results: LineResults, size: Size) -> DataTable:
     could get right, if that was measured.
     """
     rows = [
-        _row(name, capacity, seed, size, line.decodable_share.get((index, seed.seed)))
+        _row(name, capacity, seed, size, line.decodable_fraction.get((index, seed.seed)))
         for name, line in results.items()
         for index, capacity in enumerate(line.capacities)
         for seed in capacity.seeds
@@ -375,7 +377,7 @@ def _row(
     ends = (seed.bracket.lower, seed.bracket.upper)
     facts = [None if end is None else problem.facts(end) for end in ends]
     largest = None if seed.largest is None else seed.largest.metrics or {}
-    margin = None if largest is None else largest.get("relative_margin")
+    margin = None if largest is None else largest.get("min_relative_margin")
     seconds = round(sum(record.seconds for record in seed.probes.values()), 2)
     return [
         *(name, problem.dim, *sizes, size(problem), problem.parameters, problem.criterion),

@@ -16,9 +16,9 @@ __all__ = [
     "Finding",
     "MeasurementError",
     "Verdict",
-    "between",
-    "close",
-    "exponent",
+    "check_between",
+    "check_close",
+    "check_exponent",
     "fit_brackets",
     "fit_values",
 ]
@@ -49,22 +49,22 @@ class Check:
     """A measured number and the condition that the claim puts on it.
 
     Args:
-        what: the quantity.
+        quantity: what is measured, in words.
         measured: its value.
         expected: the condition, in words.
         holds: whether the condition is met.
         deviation: relative deviation from the claim's own number, if it has one.
     """
 
-    what: str
+    quantity: str
     measured: float
     expected: str
     holds: bool
     deviation: float | None = None
 
 
-def between(
-    what: str, measured: Number | None, low: Number | None = None, high: Number | None = None
+def check_between(
+    quantity: str, measured: Number | None, low: Number | None = None, high: Number | None = None
 ) -> Check:
     """Check that a number lies in a range, open on the sides that are None.
 
@@ -77,22 +77,24 @@ def between(
         expected = f"at most {high:.4g}"
     else:
         expected = f"at least {low:.4g}" if high is None else f"from {low:.4g} to {high:.4g}"
-    return Check(what, float(measured), expected, bool(above and below))
+    return Check(quantity, float(measured), expected, bool(above and below))
 
 
-def close(what: str, measured: Number | None, value: Number, tolerance: float) -> Check:
+def check_close(quantity: str, measured: Number | None, value: Number, tolerance: float) -> Check:
     """Check that a number equals another up to a relative tolerance, and record the deviation."""
     measured = math.nan if measured is None else measured
     deviation = abs(measured - value) / abs(value)
-    expected = f"{value:.4g} up to {100 * tolerance:.3g} %"
-    return Check(what, float(measured), expected, bool(deviation <= tolerance), float(deviation))
+    expected = f"{value:.4g} ± {100 * tolerance:.3g}%"
+    return Check(
+        quantity, float(measured), expected, bool(deviation <= tolerance), float(deviation)
+    )
 
 
-def exponent(what: str, law: PowerLaw, low: Number, high: Number) -> Check:
-    """Check that the 95 % interval of an exponent is narrow enough and meets a range."""
-    description = f"{what}, exponent with 95 % interval {law.low:.3f} to {law.high:.3f}"
+def check_exponent(quantity: str, law: PowerLaw, low: Number, high: Number) -> Check:
+    """Check that the 95% interval of an exponent is narrow enough and meets a range."""
+    description = f"{quantity}, exponent with 95% interval {law.low:.3f} to {law.high:.3f}"
     holds = law.half_width <= _MAX_HALF_WIDTH and law.overlaps(low, high)
-    return Check(description, law.exponent, f"interval meets {low:.4g} to {high:.4g}", holds)
+    return Check(description, law.exponent, f"interval overlaps {low:.4g} to {high:.4g}", holds)
 
 
 def fit_values(x: Sequence[Number], y: Sequence[Number | None]) -> PowerLaw:
@@ -122,13 +124,13 @@ class Finding:
     Args:
         verdict: the verdict.
         checks: the numbers it rests on.
-        within: largest deviation from the claim's own numbers, if it has any.
+        max_deviation: largest deviation from the claim's own numbers, if it has any.
         note: a remark for readers.
     """
 
     verdict: Verdict
     checks: tuple[Check, ...]
-    within: float | None = None
+    max_deviation: float | None = None
     note: str = ""
 
     @classmethod
@@ -138,10 +140,10 @@ class Finding:
         if not all(check.holds for check in checks):
             return cls(Verdict.FAILS, tuple(checks), None, note)
         deviations = [check.deviation for check in checks if check.deviation is not None]
-        within = max(deviations, default=0.0)
-        if within < _ROUNDING:
+        max_deviation = max(deviations, default=0.0)
+        if max_deviation < _ROUNDING:
             return cls(Verdict.HOLDS, tuple(checks), None, note)
-        return cls(Verdict.HOLDS_WITHIN, tuple(checks), within, note)
+        return cls(Verdict.HOLDS_WITHIN, tuple(checks), max_deviation, note)
 
 
 @dataclass(frozen=True)

@@ -44,9 +44,8 @@ class PaperFigure:
         """
         missing = len(self.measurement.pending(known).needed)
         if missing and not self.allows_partial:
-            raise FactmemError(
-                f"figure {self.name} cannot be drawn in part, and {missing} runs are missing"
-            )
+            runs = "1 run is" if missing == 1 else f"{missing} runs are"
+            raise FactmemError(f"figure {self.name} needs all of its runs; {runs} missing")
         result = self.measurement.result(known)
         if not self.allows_partial and not all(result):
             raise FactmemError(f"figure {self.name} cannot be drawn because one of its runs failed")

@@ -41,7 +41,7 @@ def figure_1_left(scale: Scale = "quick") -> PaperFigure:
         law=capacity_law(N_LOG_N, "d²"),
         reference=authors_line("authors' line, d² = 1.3 N ln N", (20, 6000), 1.3, logarithm=True),
         setup=f"Matrices of d = {comma_separated(sorted(dims))} trained as in the paper (Adam at "
-        "rate 1000, 2^12 steps on all associations, stored means 99 %), and the optimal matrix, "
+        "rate 1000, 2^12 steps on all associations, stored means 99%), and the optimal matrix, "
         f"with a proof that none stores more. Seeds {comma_separated(seeds)}; brackets to a ratio "
         f"of {BRACKET_RATIO[scale]}.",
         explanation="At small d the constant of N ln N / d² still decreases with d.",

@@ -158,7 +158,7 @@ def _attention_map(name: str, result: Mapping[str, Any]) -> HeatMap:
         title=f"{_NAMES[name]}: attention of the heads",
         hover_texts=tuple(
             tuple(
-                f"head {head + 1} attends to {token}: {100 * share:.0f} %"
+                f"head {head + 1} attends to {token}: {100 * share:.0f}%"
                 for token, share in zip(prompt, attention[head], strict=True)
             )
             for head in heads
@@ -204,7 +204,7 @@ def _score_map(name: str, result: Mapping[str, Any]) -> HeatMap:
 def _caption(result: Mapping[str, Any]) -> str:
     models = [
         f"{_NAMES[name]}: {result[name]['heads']} heads, {result[name]['parameters']:,} "
-        f"parameters, recalls {100 * result[name]['accuracy']:.3g} % of the facts in any noise."
+        f"parameters, recalls {100 * result[name]['accuracy']:.3g}% of the facts in any noise."
         for name in _NAMES
     ]
     return (

@@ -7,7 +7,7 @@ from factmem.experiments.capacity import CapacitySearches
 from factmem.experiments.measurement import MeasurementGroup
 from factmem.experiments.transformer_capacity import TransformerCapacityProblem
 from factmem.paper import figure_7, figure_8, figure_9
-from factmem.paper.claim import Claim, Finding, between, exponent, fit_brackets
+from factmem.paper.claim import Claim, Finding, check_between, check_exponent, fit_brackets
 from factmem.paper.figure import PaperFigure, Scale
 from factmem.paper.registry import register_claim, register_figure
 from factmem.paper.transformer_figures import (
@@ -67,17 +67,17 @@ def facts_per_parameter(
                 _facts(each.problem, seed.bracket) for each in capacities for seed in each.seeds
             ]
             law = fit_brackets(sizes, stored)
-            checks.append(exponent(f"{name}: facts against parameters", law, 0.85, 1.15))
+            checks.append(check_exponent(f"{name}: facts against parameters", law, 0.85, 1.15))
             ratio = sum(0 if bracket is None else bracket[0] for bracket in stored) / sum(sizes)
-            checks.append(between(f"{name}: facts per parameter, at least", ratio, 0.03, 1))
+            checks.append(check_between(f"{name}: facts per parameter, at least", ratio, 0.03, 1))
         return Finding.from_checks(checks)
 
     return Claim(
         "facts-per-parameter",
         "The number of facts that trained transformers store is proportional to their parameters.",
         "Figures 4 (left), 7, 8 and 9",
-        "The largest table at 99 %, searched for with every seed, of shapes with H·d_h = m = d: "
-        "the exponent of facts against parameters with its 95 % interval.",
+        "The largest table at 99%, searched for with every seed, of shapes with H·d_h = m = d: "
+        "the exponent of facts against parameters with its 95% interval.",
         MeasurementGroup(_searches(quick, seeds, "quick", QUICK_RATIO)),
         judge,
         paper_measurement=MeasurementGroup(

@@ -12,7 +12,7 @@ from factmem.experiments.measurement import IndependentTasks
 from factmem.experiments.task import Task
 from factmem.experiments.transformer_capacity import TransformerCapacityProblem
 from factmem.experiments.transformer_methods.trained import Train
-from factmem.paper.claim import Claim, Finding, between
+from factmem.paper.claim import Claim, Finding, check_between
 from factmem.paper.figure import PaperFigure, Scale, progress_note
 from factmem.paper.memory_figures import comma_separated
 from factmem.paper.registry import register_claim, register_figure
@@ -87,7 +87,9 @@ class ShapeMap:
 
     def _problem(self, heads: int, width: int) -> TransformerCapacityProblem:
         return TransformerCapacityProblem(
-            Shape(self.dim, heads, self.head_dim, width), protocol=self.protocol, train_to_end=True
+            Shape(self.dim, heads, self.head_dim, width),
+            protocol=self.protocol,
+            no_early_stopping=True,
         )
 
 
@@ -199,7 +201,7 @@ def _plot(shapes: ShapeMap, results: Sequence[Mapping[str, Any]]) -> Plot:
 
 
 def _percent(accuracy: float) -> str:
-    return "" if np.isnan(accuracy) else f"{100 * accuracy:.0f} %"
+    return "" if np.isnan(accuracy) else f"{100 * accuracy:.0f}%"
 
 
 def _describe_accuracy(accuracy: float) -> str:
@@ -267,10 +269,10 @@ def attention_against_mlp(seeds: Sequence[int], shape_map: ShapeMap = QUICK_MAP)
         )
         return Finding.from_checks(
             [
-                between("best accuracy of 16 heads and 4 neurons", float(attention), 0.97),
-                between("best accuracy of 6 heads and 64 neurons", float(mlp), 0.97),
-                between("best accuracy of 6 heads and 4 neurons", float(neither), high=0.95),
-                between(too_few, float(one_head), high=0.8),
+                check_between("best accuracy of 16 heads and 4 neurons", float(attention), 0.97),
+                check_between("best accuracy of 6 heads and 64 neurons", float(mlp), 0.97),
+                check_between("best accuracy of 6 heads and 4 neurons", float(neither), high=0.95),
+                check_between(too_few, float(one_head), high=0.8),
             ]
         )
 

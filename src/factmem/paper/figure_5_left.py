@@ -8,9 +8,9 @@ import numpy as np
 
 from factmem import dynamics
 from factmem.experiments.flow_spec import FlowSpec
-from factmem.experiments.measurement import unstored_tasks
+from factmem.experiments.measurement import uncached_tasks
 from factmem.experiments.specs import TableSpec
-from factmem.paper.claim import Claim, Finding, between, close
+from factmem.paper.claim import Claim, Finding, check_between, check_close
 from factmem.paper.figure import PaperFigure, Scale
 from factmem.paper.loss_figure import TABLE_SIZES, loss_figure
 from factmem.paper.registry import register_claim, register_figure
@@ -34,7 +34,13 @@ def figure_5_left(scale: Scale = "quick") -> PaperFigure:
         "weights 1e-5; plain gradient descent at rate 0.1, 8,192 steps of 1,024 prompts. The "
         "dashed curve is the exact gradient flow over all prompts.".format(*TABLE_SIZES),
         _SEEDS[scale],
-        {"attention": "linear", "dim": None, "learning_rate": 0.1, "steps": 8192, "batch": 1024},
+        {
+            "attention": "linear",
+            "dim": None,
+            "learning_rate": 0.1,
+            "steps": 8192,
+            "batch_size": 1024,
+        },
     )
 
 
@@ -68,16 +74,24 @@ def plateau(seeds: Sequence[int], sizes: Sequence[int] = TABLE_SIZES) -> Claim:
     def judge(results: SeedResults) -> Finding:
         (result,) = results
         if result["middle"] is None:
-            check = between("share of the flow in the hallucination stage", math.nan, 0.1)
+            check = check_between("share of the flow in the hallucination stage", math.nan, 0.1)
             return Finding.from_checks([check])
         return Finding.from_checks(
             [
-                close("initial loss", result["start"], math.log(relations * answers), 1e-3),
-                close("loss in the middle of the stage", result["middle"], math.log(answers), 0.02),
-                between("relation loss there", result["relation_loss"], high=0.05),
-                between("share of the flow in the hallucination stage", result["share"], 0.1, 0.9),
-                close("growth rate of relations over its formula", result["relations"], 1, 0.03),
-                close("growth rate of subjects over its formula", result["subjects"], 1, 0.03),
+                check_close("initial loss", result["start"], math.log(relations * answers), 1e-3),
+                check_close(
+                    "loss in the middle of the stage", result["middle"], math.log(answers), 0.02
+                ),
+                check_between("relation loss there", result["relation_loss"], high=0.05),
+                check_between(
+                    "share of the flow in the hallucination stage", result["share"], 0.1, 0.9
+                ),
+                check_close(
+                    "growth rate of relations over its formula", result["relations"], 1, 0.03
+                ),
+                check_close(
+                    "growth rate of subjects over its formula", result["subjects"], 1, 0.03
+                ),
             ]
         )
 
@@ -88,6 +102,6 @@ def plateau(seeds: Sequence[int], sizes: Sequence[int] = TABLE_SIZES) -> Claim:
         "Figure 5, left; after Theorem 6",
         f"The flow of Figure 5, S, R, D = {sizes}: the loss in the middle of the stage, and the "
         "rates at which weights leave zero against their formulas.",
-        unstored_tasks(measure_plateau, seeds[:1], sizes=list(sizes)),
+        uncached_tasks(measure_plateau, seeds[:1], sizes=list(sizes)),
         judge,
     )

@@ -7,9 +7,9 @@ import numpy as np
 
 from factmem.experiments.flow_measures import measure_sgd
 from factmem.experiments.flow_spec import FlowSpec, SGDConfig
-from factmem.experiments.measurement import IndependentTasks, unstored_tasks
+from factmem.experiments.measurement import IndependentTasks, uncached_tasks
 from factmem.experiments.specs import TableSpec
-from factmem.paper.claim import Claim, Finding, between, close
+from factmem.paper.claim import Claim, Finding, check_between, check_close
 from factmem.paper.figure import PaperFigure, Scale
 from factmem.paper.loss_figure import TABLE_SIZES, loss_figure
 from factmem.paper.registry import register_claim, register_figure
@@ -42,7 +42,7 @@ def figure_5_right(scale: Scale = "quick") -> PaperFigure:
             "dim": _DIM,
             "learning_rate": _RATE,
             "steps": _STEPS[scale],
-            "batch": 1024,
+            "batch_size": 1024,
         },
     )
 
@@ -71,9 +71,9 @@ def softmax_stages(
         initial = float(np.mean([result["losses"][0] for result in results]))
         return Finding.from_checks(
             [
-                between("seeds with a hallucination stage", float(sum(staged)), len(staged)),
-                between("largest final loss", maximum(results, "loss"), high=0.5),
-                close("initial loss", initial, math.log(relations * answers), 0.01),
+                check_between("seeds with a hallucination stage", float(sum(staged)), len(staged)),
+                check_between("largest final loss", maximum(results, "loss"), high=0.5),
+                check_close("initial loss", initial, math.log(relations * answers), 0.01),
             ]
         )
 
@@ -83,7 +83,7 @@ def softmax_stages(
         "Figure 5, right",
         f"Stochastic gradient descent on Figure 5's table, d = {dim}, rate 16, {steps} steps of "
         "1024 prompts (the paper's own settings are not known).",
-        unstored_tasks(measure_sgd, seeds, **config),
+        uncached_tasks(measure_sgd, seeds, **config),
         judge,
         paper_measurement=IndependentTasks(
             tuple(spec(paper_steps, seeds[0] + offset).task() for offset in range(5))

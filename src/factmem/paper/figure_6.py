@@ -5,7 +5,7 @@ from typing import Any
 
 from factmem.experiments.measurement import MeasurementGroup
 from factmem.paper.capacity_figure import capacity_figure
-from factmem.paper.claim import Claim, Finding, between, exponent, fit_brackets
+from factmem.paper.claim import Claim, Finding, check_between, check_exponent, fit_brackets
 from factmem.paper.figure import PaperFigure, Scale
 from factmem.paper.memory_figures import (
     AUTHORS_SEEDS,
@@ -73,9 +73,9 @@ def few_outputs(
         n_log_n_law = fit_brackets(many[0], [n_log_n_ends(ends) for ends in many[1]])
         return Finding.from_checks(
             [
-                exponent("M fixed: N against m·d", few_law, 0.9, 1.1),
-                exponent("M = N: N ln N against m·d", n_log_n_law, 0.85, 1.15),
-                between(
+                check_exponent("M fixed: N against m·d", few_law, 0.9, 1.1),
+                check_exponent("M = N: N ln N against m·d", n_log_n_law, 0.85, 1.15),
+                check_between(
                     "difference of the exponents of N", few_law.exponent - many_law.exponent, 0.1
                 ),
             ]

@@ -31,7 +31,7 @@ def measure_losses(
     dim: int | None,
     learning_rate: float,
     steps: int,
-    batch: int,
+    batch_size: int,
     seed: int,
 ) -> dict[str, Any]:
     """Run SGD on the structured table.
@@ -40,7 +40,7 @@ def measure_losses(
         attention: linear over one-hot tokens, or a softmax head on random embeddings.
         subjects, relations, answers: S, R and D.
         dim: embedding dimension of a softmax head; None for its default.
-        learning_rate, steps, batch: of plain SGD.
+        learning_rate, steps, batch_size: of plain SGD.
         seed: seed of embeddings and prompts.
 
     Returns:
@@ -49,7 +49,7 @@ def measure_losses(
     from factmem.dynamics import find_stages, spaced_times
 
     spec = FlowSpec(table=TableSpec.structured(subjects, relations, answers), seed=seed)
-    instance, sgd = spec.draw(), SGDConfig(learning_rate, steps, batch)
+    instance, sgd = spec.draw(), SGDConfig(learning_rate, steps, batch_size)
     times = spaced_times(1.0, _POINTS, "equal")
     if attention == "linear":
         curves = instance.sgd(sgd, times=times)

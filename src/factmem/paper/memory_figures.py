@@ -47,7 +47,7 @@ QUICK_DIMS = (16, 24, 12, 8)
 BRACKET_RATIO = {"quick": 1.1, "paper": 1.01}
 """Upper over lower end of a bracket at the end of a search. The authors stop at 1.01."""
 COARSE_RATIO = 1.15
-"""Brackets of quick claims: the middle is off by at most 7 %."""
+"""Brackets of quick claims: the middle is off by at most 7%."""
 _COMPARISON_RATIO = {"quick": COARSE_RATIO, "paper": 1.05}
 """Lines for comparison. At quick scale the claims use the same ratio, and share the runs."""
 N_LOG_N = "N ln N"
@@ -131,11 +131,11 @@ def matrix_lines(
     """Return a line of trained matrices and one of optimal matrices."""
     trained = [LinearCapacityProblem(dim, "trained", 0.99, BRACKET_RATIO[scale]) for dim in dims]
     optimal = [
-        LinearCapacityProblem(dim, "maximal", 1.0, _COMPARISON_RATIO[scale]) for dim in optimal_dims
+        LinearCapacityProblem(dim, "optimal", 1.0, _COMPARISON_RATIO[scale]) for dim in optimal_dims
     ]
     return [
-        CapacityLine("trained as in the paper, 99 %", trained, seeds),
-        CapacityLine("optimal matrix, proved, 100 %", optimal, seeds, counts=False),
+        CapacityLine("trained as in the paper, 99%", trained, seeds),
+        CapacityLine("optimal matrix, proved, 100%", optimal, seeds, counts=False),
     ]
 
 
@@ -162,10 +162,10 @@ def mlp_lines(
     ]
     return [
         *(
-            CapacityLine(f"trained, m = {'' if ratio == 1 else ratio}d, 99 %", problems, seeds)
+            CapacityLine(f"trained, m = {'' if ratio == 1 else ratio}d, 99%", problems, seeds)
             for ratio, problems in trained.items()
         ),
-        CapacityLine("fitted, 100 %", fitted, seeds, counts=False),
+        CapacityLine("fitted, 100%", fitted, seeds, counts=False),
     ]
 
 
@@ -177,7 +177,7 @@ def describe_mlps(
     return (
         f"ReLU MLPs of d = {comma_separated(sorted(dims))} with m/d = "
         f"{comma_separated(width_ratios)}, trained as in the paper (Adam at rate 0.03, {steps} on "
-        "all associations, stored means 99 %), and a few shapes fitted by L-BFGS, where stored "
+        "all associations, stored means 99%), and a few shapes fitted by L-BFGS, where stored "
         "means all associations with 16-bit weights. Seeds "
         f"{comma_separated(seeds)}; brackets to a ratio of {BRACKET_RATIO[scale]}."
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 from factmem import bounds
 from factmem.experiments.measurement import MeasurementGroup
-from factmem.paper.claim import Claim, Finding, MeasurementError, between, fit_brackets
+from factmem.paper.claim import Claim, Finding, MeasurementError, check_between, fit_brackets
 from factmem.paper.memory_figures import bracket_ends, matrix_searches, mlp_searches
 from factmem.paper.registry import register_claim
 
@@ -32,10 +32,14 @@ def cubic_capacity(
             if not math.isfinite(law.half_width):
                 raise MeasurementError(f"{name}: its capacity is not known")
             # d³ associations in d² parameters would be an exponent of 3/2.
-            checks.append(between(f"{name}: exponent of N in parameters, upper end", law.high, 1.5))
+            checks.append(
+                check_between(f"{name}: exponent of N in parameters, upper end", law.high, 1.5)
+            )
         needed = bounds.bits_for_loss(0, 64**3, bounds.Zipf(64**3))
         checks.append(
-            between("bits of 64² 32-bit weights over bits of 64³ facts", 32 * 64**2 / needed, 1)
+            check_between(
+                "bits of 64² 32-bit weights over bits of 64³ facts", 32 * 64**2 / needed, 1
+            )
         )
         return Finding.from_checks(
             checks, "Theorem 2 stores d³ associations with m = d², in 2d³ parameters."

@@ -1,4 +1,4 @@
-"""Section 3: the capacity of the optimal linear memory, with exact matching and with arg-max.
+"""Section 3: the capacity of the optimal linear memory, with exact matching and with argmax.
 
 Importing this module loads no jax.
 """
@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from factmem import memories
-from factmem.experiments.measurement import MeasurementGroup, unstored_tasks
+from factmem.experiments.measurement import MeasurementGroup, uncached_tasks
 from factmem.paper.claim import (
     Claim,
     Finding,
-    between,
-    close,
-    exponent,
+    check_between,
+    check_close,
+    check_exponent,
     fit_brackets,
     fit_values,
 )
@@ -53,14 +53,14 @@ def exact_matching(
     dims: Sequence[int] = (8, 16, 32),
     exact_dims: Sequence[int] = (16, 32, 64),
 ) -> Claim:
-    """Compare exact matching with decoding by arg-max."""
+    """Compare exact matching with decoding by argmax."""
 
     def judge(results: Mapping[str, Any]) -> Finding:
         exact = fit_values(
             [d for _ in results["exact"] for d in exact_dims],
             [n for r in results["exact"] for n in r["stored"]],
         )
-        capacities = results["arg-max"]
+        capacities = results["argmax"]
         law = fit_brackets(
             [float(each.problem.dim) for each in capacities for _ in each.seeds],
             [n_log_n_ends(bracket_ends(s.bracket)) for each in capacities for s in each.seeds],
@@ -69,23 +69,23 @@ def exact_matching(
         stored = bracket_middle(largest.seeds[-1].bracket) / largest.problem.dim
         return Finding.from_checks(
             [
-                close("exactly matched facts over d", exact.factor, 1, 1e-6),
-                close("exponent of exactly matched facts against d", exact.exponent, 1, 1e-6),
-                exponent("N ln N of arg-max against d", law, 1.7, 2.2),
-                between("facts by arg-max over d at the largest d", stored, 3),
+                check_close("exactly matched facts over d", exact.factor, 1, 1e-6),
+                check_close("exponent of exactly matched facts against d", exact.exponent, 1, 1e-6),
+                check_exponent("N ln N of argmax against d", law, 1.7, 2.2),
+                check_between("facts by argmax over d at the largest d", stored, 3),
             ]
         )
 
     return Claim(
         "exact-matching",
-        "Exact matching of outputs stores about d associations, decoding by arg-max about d².",
+        "Exact matching of outputs stores about d associations, decoding by argmax about d².",
         "Section 3, remarks on Theorem 1",
         "The largest N of d/2 … 2d that least squares match; the largest N of any matrix by "
-        "arg-max, each proved.",
+        "argmax, each proved.",
         MeasurementGroup(
             {
-                "exact": unstored_tasks(measure_exact_matching, seeds, dims=list(exact_dims)),
-                "arg-max": matrix_searches(seeds[:2], dims),
+                "exact": uncached_tasks(measure_exact_matching, seeds, dims=list(exact_dims)),
+                "argmax": matrix_searches(seeds[:2], dims),
             }
         ),
         judge,
@@ -107,11 +107,15 @@ def linear_limit(
         limit = _intercept(inverse, loads)
         checks = [
             *(
-                between(f"N ln N / d² at d = {each.problem.dim}", load, 0.5, 1.6)
+                check_between(f"N ln N / d² at d = {each.problem.dim}", load, 0.5, 1.6)
                 for each, load in zip(capacities, loads, strict=True)
             ),
-            between("its decrease from the smallest to the largest d", loads[0] - loads[-1], 0),
-            between("extrapolated to infinite d", limit, 0.2, 0.8),
+            check_between(
+                "decrease of N ln N / d² from the smallest to the largest d",
+                loads[0] - loads[-1],
+                0,
+            ),
+            check_between("extrapolated to infinite d", limit, 0.2, 0.8),
         ]
         return Finding.from_checks(
             checks, "At every d within reach the constant is far above its limit 1/2."

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from factmem import memories
-from factmem.experiments.measurement import unstored_tasks
-from factmem.paper.claim import Claim, Finding, between
+from factmem.experiments.measurement import uncached_tasks
+from factmem.paper.claim import Claim, Finding, check_between
 from factmem.paper.registry import register_claim
 from factmem.paper.statistics import SeedResults, column, maximum, minimum
 
@@ -53,10 +53,12 @@ def quantization(seeds: Sequence[int], dims: Sequence[int] = (96, 160, 256)) -> 
         spare = column(sizes, "proved_bits") - column(sizes, "bits")
         return Finding.from_checks(
             [
-                between("accuracy at ε = 1/(4d)", minimum(sizes, "coarse_accuracy"), 1),
-                between("largest shift of a margin over ε d", maximum(sizes, "shift"), 1e-6, 1),
-                between("bits that suffice", maximum(sizes, "bits"), 1, 6),
-                between("proved bits, log2(8Nd + 1), minus those", float(spare.min()), 0),
+                check_between("accuracy at ε = 1/(4d)", minimum(sizes, "coarse_accuracy"), 1),
+                check_between(
+                    "largest shift of a margin over ε d", maximum(sizes, "shift"), 1e-6, 1
+                ),
+                check_between("bits that suffice", maximum(sizes, "bits"), 1, 6),
+                check_between("proved bits, log2(8Nd + 1), minus those", float(spare.min()), 0),
             ],
             "The constant of the proof is loose: a few bits suffice where it asks for 13 or more.",
         )
@@ -68,6 +70,6 @@ def quantization(seeds: Sequence[int], dims: Sequence[int] = (96, 160, 256)) -> 
         "Section 3 and the corollary on bounded bits",
         "Outer products at N = d²/128: every margin moves by at most ε d, everything is recalled "
         "at ε = 1/(4d), and the number of bits that suffice does not grow with d.",
-        unstored_tasks(measure_quantization, seeds, dims=list(dims)),
+        uncached_tasks(measure_quantization, seeds, dims=list(dims)),
         judge,
     )

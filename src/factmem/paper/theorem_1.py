@@ -10,8 +10,15 @@ import numpy as np
 
 from factmem import memories
 from factmem._core.errors import FactmemError
-from factmem.experiments.measurement import unstored_tasks
-from factmem.paper.claim import Claim, Finding, between, close, exponent, fit_values
+from factmem.experiments.measurement import uncached_tasks
+from factmem.paper.claim import (
+    Claim,
+    Finding,
+    check_between,
+    check_close,
+    check_exponent,
+    fit_values,
+)
 from factmem.paper.registry import register_claim
 from factmem.paper.statistics import (
     SeedResults,
@@ -68,10 +75,12 @@ def theorem_1a(
         )
         return Finding.from_checks(
             [
-                close("mean margin", mean(results, "mean"), 1, 0.03),
-                close("variance of margins", mean(results, "variance"), variance, 0.08),
-                between("accuracy on d²/96 facts, d = 96", minimum(results, "safe_accuracy"), 1),
-                exponent("facts at 99 % against d", law, 1.8, 2.2),
+                check_close("mean margin", mean(results, "mean"), 1, 0.03),
+                check_close("variance of margins", mean(results, "variance"), variance, 0.08),
+                check_between(
+                    "accuracy on d²/96 facts, d = 96", minimum(results, "safe_accuracy"), 1
+                ),
+                check_exponent("facts at 99% against d", law, 1.8, 2.2),
             ]
         )
 
@@ -81,8 +90,8 @@ def theorem_1a(
         "d² exceeds N up to logarithms.",
         "Theorem 1, first part",
         f"Margins over {_DRAWS} draws against their exact mean and variance; complete recall at "
-        "N = d²/96; the exponent of N at 99 % accuracy against d.",
-        unstored_tasks(measure_hebbian, seeds, dim=dim, facts=facts, dims=list(dims)),
+        "N = d²/96; the exponent of N at 99% accuracy against d.",
+        uncached_tasks(measure_hebbian, seeds, dim=dim, facts=facts, dims=list(dims)),
         judge,
     )
 
@@ -131,17 +140,17 @@ def theorem_1b(
         return Finding.from_checks(
             [
                 *(
-                    close(f"mean margin, m = {rank}", measured, 1, 0.05)
+                    check_close(f"mean margin, m = {rank}", measured, 1, 0.05)
                     for rank, measured in zip(ranks, means, strict=True)
                 ),
                 *(
-                    close(f"variance of margins, m = {rank}", measured, variance(rank), 0.12)
+                    check_close(f"variance of margins, m = {rank}", measured, variance(rank), 0.12)
                     for rank, measured in zip(ranks, variances, strict=True)
                 ),
-                between(
+                check_between(
                     "accuracy on 64 facts, d = 256, m = 128", minimum(results, "safe_accuracy"), 1
                 ),
-                exponent("facts at 99 % against m·d, m = d/2", law, 0.85, 1.25),
+                check_exponent("facts at 99% against m·d, m = d/2", law, 0.85, 1.25),
             ]
         )
 
@@ -150,8 +159,8 @@ def theorem_1b(
         "A matrix of rank m stores N associations if m·d exceeds N up to logarithms.",
         "Theorem 1, second part",
         f"Margins over {_DRAWS} draws against their exact mean and variance at several ranks; "
-        "complete recall at a safe size; the exponent of N at 99 % accuracy against m·d.",
-        unstored_tasks(
+        "complete recall at a safe size; the exponent of N at 99% accuracy against m·d.",
+        uncached_tasks(
             measure_low_rank, seeds, dim=dim, facts=facts, ranks=list(ranks), dims=list(dims)
         ),
         judge,
@@ -188,10 +197,10 @@ def orthonormal_embeddings(seeds: Sequence[int], dim: int = 32, facts: int = 128
     def judge(results: SeedResults) -> Finding:
         return Finding.from_checks(
             [
-                between(f"accuracy on N = d = {dim} facts", minimum(results, "accuracy"), 1),
-                close("their smallest margin", minimum(results, "min_margin"), 1, 1e-4),
-                between("orthonormal embeddings beyond d", mean(results, "more"), 0, 0),
-                between(
+                check_between(f"accuracy on N = d = {dim} facts", minimum(results, "accuracy"), 1),
+                check_close("their smallest margin", minimum(results, "min_margin"), 1, 1e-4),
+                check_between("orthonormal embeddings beyond d", mean(results, "more"), 0, 0),
+                check_between(
                     f"accuracy on N = {facts} facts with random embeddings",
                     minimum(results, "random_accuracy"),
                     1,
@@ -206,7 +215,7 @@ def orthonormal_embeddings(seeds: Sequence[int], dim: int = 32, facts: int = 128
         "Section 3, remarks on Theorem 1",
         "The sum of outer products on d orthonormal keys and values; a draw of d + 1 is rejected; "
         f"the optimal matrix on {facts} random embeddings.",
-        unstored_tasks(measure_orthonormal, seeds, dim=dim, facts=facts),
+        uncached_tasks(measure_orthonormal, seeds, dim=dim, facts=facts),
         judge,
     )
 
@@ -237,12 +246,18 @@ def shared_answers(seeds: Sequence[int], dim: int = 32) -> Claim:
     def judge(results: SeedResults) -> Finding:
         return Finding.from_checks(
             [
-                between(f"accuracy on 1.5 d = {few} facts, 2 outputs", minimum(results, "few"), 1),
-                between(
+                check_between(
+                    f"accuracy on 1.5 d = {few} facts, 2 outputs", minimum(results, "few"), 1
+                ),
+                check_between(
                     f"proofs that no matrix stores 4 d = {many}", mean(results, "infeasible"), 1
                 ),
-                between("accuracy on 4 d facts, 4 d outputs", minimum(results, "injective"), 1),
-                between("accuracy of outer products on 4 d", mean(results, "hebbian"), high=0.9),
+                check_between(
+                    "accuracy on 4 d facts, 4 d outputs", minimum(results, "injective"), 1
+                ),
+                check_between(
+                    "accuracy of outer products on 4 d", mean(results, "hebbian"), high=0.9
+                ),
             ]
         )
 
@@ -252,7 +267,7 @@ def shared_answers(seeds: Sequence[int], dim: int = 32) -> Claim:
         "Section 3, remarks on Theorem 1",
         f"Two outputs, d = {dim}: the optimal matrix stores 1.5 d associations, none stores 4 d "
         "(proved); with N outputs 4 d are stored.",
-        unstored_tasks(measure_shared_answers, seeds, dim=dim, few=few, many=many),
+        uncached_tasks(measure_shared_answers, seeds, dim=dim, few=few, many=many),
         judge,
     )
 
@@ -276,7 +291,7 @@ def measure_gradient_step(*, dim: int, facts: int, rank: int, seed: int) -> dict
     low_step = -eqx.filter_grad(memories.correlation_loss)(empty, pairs).left
     return {
         "full": distance(step, memories.hebbian(pairs).matrix),
-        # The construction divides by the rank, which does not change the arg-max.
+        # The construction divides by the rank, which does not change the argmax.
         "low_rank": distance(low_step / rank, low.left),
     }
 
@@ -290,8 +305,12 @@ def one_gradient_step(
     def judge(results: SeedResults) -> Finding:
         return Finding.from_checks(
             [
-                between("relative distance, full matrix", maximum(results, "full"), high=1e-5),
-                between("relative distance, low rank", maximum(results, "low_rank"), high=1e-5),
+                check_between(
+                    "relative distance, full matrix", maximum(results, "full"), high=1e-5
+                ),
+                check_between(
+                    "relative distance, low rank", maximum(results, "low_rank"), high=1e-5
+                ),
             ]
         )
 
@@ -300,6 +319,6 @@ def one_gradient_step(
         "Both constructions of Theorem 1 are one gradient step on the correlation loss from zero.",
         "Section 3, remarks on Theorem 1",
         "Automatic differentiation of −Σ ⟨u, F(e)⟩ at W = 0, and at U = 0 of W = U Vᵀ.",
-        unstored_tasks(measure_gradient_step, seeds, dim=dim, facts=facts, rank=rank),
+        uncached_tasks(measure_gradient_step, seeds, dim=dim, facts=facts, rank=rank),
         judge,
     )

@@ -10,8 +10,15 @@ from typing import Any
 import numpy as np
 
 from factmem import memories
-from factmem.experiments.measurement import unstored_tasks
-from factmem.paper.claim import Claim, Finding, between, close, exponent, fit_values
+from factmem.experiments.measurement import uncached_tasks
+from factmem.paper.claim import (
+    Claim,
+    Finding,
+    check_between,
+    check_close,
+    check_exponent,
+    fit_values,
+)
 from factmem.paper.registry import register_claim
 from factmem.paper.statistics import (
     SeedResults,
@@ -67,12 +74,16 @@ def theorem_2(seeds: Sequence[int], widths: Sequence[int] = (128, 512)) -> Claim
         )
         return Finding.from_checks(
             [
-                close("mean margin of random features", mean(results, "mean"), 1, 0.06),
-                close("variance of their margins", mean(results, "variance"), variance, 0.12),
-                close("mean margin of tangents", mean(results, "tangent_mean"), math.sqrt(3), 0.06),
-                between("accuracy of random features, safe size", minimum(results, "features"), 1),
-                between("accuracy of tangents, 8 outputs", minimum(results, "tangents"), 1),
-                exponent("facts at 99 % against m, d = 64", law, 0.85, 1.15),
+                check_close("mean margin of random features", mean(results, "mean"), 1, 0.06),
+                check_close("variance of their margins", mean(results, "variance"), variance, 0.12),
+                check_close(
+                    "mean margin of tangents", mean(results, "tangent_mean"), math.sqrt(3), 0.06
+                ),
+                check_between(
+                    "accuracy of random features, safe size", minimum(results, "features"), 1
+                ),
+                check_between("accuracy of tangents, 8 outputs", minimum(results, "tangents"), 1),
+                check_exponent("facts at 99% against m, d = 64", law, 0.85, 1.15),
             ]
         )
 
@@ -81,8 +92,8 @@ def theorem_2(seeds: Sequence[int], widths: Sequence[int] = (128, 512)) -> Claim
         "An MLP of width m stores N associations, whatever f*, if m·d exceeds N up to logarithms.",
         "Theorem 2",
         "Random features (degree 2) and tangents (degree 2): moments of margins against theory, "
-        "complete recall at safe sizes, the exponent of N at 99 % against m.",
-        unstored_tasks(measure_mlps, seeds, widths=list(widths)),
+        "complete recall at safe sizes, the exponent of N at 99% against m.",
+        uncached_tasks(measure_mlps, seeds, widths=list(widths)),
         judge,
     )
 
@@ -163,15 +174,17 @@ def tangents_are_learned(
     def judge(results: SeedResults) -> Finding:
         return Finding.from_checks(
             [
-                between("accuracy after training", minimum(results, "accuracy"), 1),
-                close("loss at zero", mean(results, "start"), math.log(outputs), 1e-4),
-                between(
+                check_between("accuracy after training", minimum(results, "accuracy"), 1),
+                check_close("loss at zero", mean(results, "start"), math.log(outputs), 1e-4),
+                check_between(
                     "largest rise of the loss in a step",
                     maximum(results, "largest_rise"),
                     high=1e-5,
                 ),
-                between("deviation from linearity", maximum(results, "nonlinearity"), high=1e-4),
-                between(
+                check_between(
+                    "deviation from linearity", maximum(results, "nonlinearity"), high=1e-4
+                ),
+                check_between(
                     "mean loss of two points minus loss at their midpoint",
                     minimum(results, "convexity"),
                     0,
@@ -187,7 +200,7 @@ def tangents_are_learned(
         f"Cross-entropy of the displacements alone, {steps} steps of plain gradient descent from "
         "zero: the loss falls at every step and everything is recalled; F is linear, and the loss "
         "at the midpoint of two points is below their mean loss.",
-        unstored_tasks(
+        uncached_tasks(
             measure_learned_tangents,
             seeds,
             dim=dim,
@@ -226,9 +239,9 @@ def features_against_tangents(
         gap = float(np.min(column(results, "tangents") - column(results, "features")))
         return Finding.from_checks(
             [
-                between("accuracy of tangents", mean(results, "tangents"), 0.88),
-                between("accuracy of random features", mean(results, "features"), high=0.88),
-                between("smallest difference in accuracy", gap, 0.15),
+                check_between("accuracy of tangents", mean(results, "tangents"), 0.88),
+                check_between("accuracy of random features", mean(results, "features"), high=0.88),
+                check_between("smallest difference in accuracy", gap, 0.15),
             ]
         )
 
@@ -238,6 +251,6 @@ def features_against_tangents(
         "not.",
         "Section 3 and the proof of Theorem 2",
         f"Two outputs, d = {dim}, N = {facts}, {width} neurons each: the accuracy.",
-        unstored_tasks(measure_features_and_tangents, seeds, dim=dim, facts=facts, width=width),
+        uncached_tasks(measure_features_and_tangents, seeds, dim=dim, facts=facts, width=width),
         judge,
     )

@@ -9,9 +9,16 @@ from typing import Any
 import numpy as np
 
 from factmem import transformer
-from factmem.experiments.measurement import unstored_tasks
+from factmem.experiments.measurement import uncached_tasks
 from factmem.facts.table import FactTable
-from factmem.paper.claim import Claim, Finding, between, close, exponent, fit_values
+from factmem.paper.claim import (
+    Claim,
+    Finding,
+    check_between,
+    check_close,
+    check_exponent,
+    fit_values,
+)
 from factmem.paper.memory_figures import comma_separated
 from factmem.paper.registry import register_claim
 from factmem.paper.statistics import SeedResults, column, mean
@@ -52,9 +59,13 @@ def superposed_tokens(
         law = fit_values([dim for _ in blocks for dim in dims], blocks.ravel().tolist())
         return Finding.from_checks(
             [
-                exponent("largest block against d", law, 0.8, 1.2),
-                between("largest block over d", float((blocks / np.array(dims)).max()), high=1),
-                close("variance of scores over (|B| + θ²)/d", mean(results, "noise_ratio"), 1, 0.1),
+                check_exponent("largest block against d", law, 0.8, 1.2),
+                check_between(
+                    "largest block over d", float((blocks / np.array(dims)).max()), high=1
+                ),
+                check_close(
+                    "variance of scores over (|B| + θ²)/d", mean(results, "noise_ratio"), 1, 0.1
+                ),
             ]
         )
 
@@ -64,7 +75,7 @@ def superposed_tokens(
         "Section 4, before Theorem 3",
         f"The paper's key for growing blocks of {tokens} random unit vectors: the largest block "
         "that it separates from all other tokens, and the variance of its scores.",
-        unstored_tasks(measure_superposition, seeds, dims=list(dims), tokens=tokens),
+        uncached_tasks(measure_superposition, seeds, dims=list(dims), tokens=tokens),
         judge,
     )
 
@@ -135,9 +146,9 @@ def theorem_3(
         written = float(np.mean(column(results, "written")))
         return Finding.from_checks(
             [
-                between("accuracy in any noise, all seeds and S", accuracy, 1),
-                close("what heads write to correct answers", written, 1, 0.05),
-                between("exponent of parameters against facts", law.exponent, 0.7, 1.05),
+                check_between("accuracy in any noise, all seeds and S", accuracy, 1),
+                check_close("what heads write to correct answers", written, 1, 0.05),
+                check_between("exponent of parameters against facts", law.exponent, 0.7, 1.05),
             ]
         )
 
@@ -149,7 +160,7 @@ def theorem_3(
         f"The construction at S = {comma_separated(subjects)}, R = {relations}, D = {answers}, "
         f"d = {dim}, d_h = {head_dim}, one head for {block} tokens: recall in sampled and "
         "worst-case noise, and the exponent of its parameters.",
-        unstored_tasks(
+        uncached_tasks(
             measure_attention_alone,
             seeds,
             subjects=list(subjects),

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from factmem import transformer
-from factmem.experiments.measurement import unstored_tasks
+from factmem.experiments.measurement import uncached_tasks
 from factmem.facts.table import MISSING, FactTable
-from factmem.paper.claim import Claim, Finding, between
+from factmem.paper.claim import Claim, Finding, check_between
 from factmem.paper.registry import register_claim
 from factmem.paper.statistics import SeedResults, column
 
@@ -77,7 +77,7 @@ def theorem_4(
         accuracies = column(results, "accuracies").min(axis=0)
         return Finding.from_checks(
             [
-                between(f"accuracy, S = {s}, m = {width_per_subject * s}", float(accuracy), 1)
+                check_between(f"accuracy, S = {s}, m = {width_per_subject * s}", float(accuracy), 1)
                 for s, accuracy in zip(subjects, accuracies, strict=True)
             ]
         )
@@ -88,7 +88,7 @@ def theorem_4(
         "Theorem 4",
         f"The construction with m·d in proportion to S·R at fixed d = {dim}, R = {relations}, "
         f"D = {answers}: recall in sampled and worst-case noise.",
-        unstored_tasks(
+        uncached_tasks(
             measure_attention_and_mlp, seeds, tables=tables, dim=dim, head_dim=head_dim, block=4
         ),
         judge,
@@ -110,9 +110,9 @@ def repeated_answers(
         distinct, repeated, repeated_wide = column(results, "accuracies").mean(axis=0)
         return Finding.from_checks(
             [
-                between(f"accuracy with C(a) = 1, m = {narrow}", float(distinct), 0.95),
-                between(f"accuracy with C(a) = 16, m = {narrow}", float(repeated), high=0.92),
-                between(f"accuracy with C(a) = 16, m = {wide}", float(repeated_wide), 0.95),
+                check_between(f"accuracy with C(a) = 1, m = {narrow}", float(distinct), 0.95),
+                check_between(f"accuracy with C(a) = 16, m = {narrow}", float(repeated), high=0.92),
+                check_between(f"accuracy with C(a) = 16, m = {wide}", float(repeated_wide), 0.95),
             ]
         )
 
@@ -123,7 +123,7 @@ def repeated_answers(
         "Theorem 4, its second condition",
         f"64 facts (S = 16, R = 4), d = {dim}: all answers distinct, or 16 facts per answer, at "
         "the same width and at a larger one.",
-        unstored_tasks(
+        uncached_tasks(
             measure_attention_and_mlp, seeds, tables=tables, dim=dim, head_dim=128, block=4
         ),
         judge,
@@ -146,7 +146,7 @@ def partial_tables(
     def judge(results: SeedResults) -> Finding:
         accuracies = column(results, "accuracies")
         checks = [
-            between(
+            check_between(
                 f"accuracy on K = {count} of {4 * subjects} facts, m = {width_per_fact * count}",
                 float(accuracies[:, index].min()),
                 1,
@@ -156,7 +156,7 @@ def partial_tables(
         return Finding.from_checks(
             [
                 *checks,
-                between(
+                check_between(
                     f"accuracy on K = {facts[-1]} with m = {narrow['width']}",
                     float(accuracies[:, -1].mean()),
                     high=0.95,
@@ -170,7 +170,7 @@ def partial_tables(
         "Section 4, remarks on Theorems 3 and 4",
         f"Theorem 4's construction at d = {dim} with m in proportion to K; and the largest K with "
         "a width for far fewer facts.",
-        unstored_tasks(
+        uncached_tasks(
             measure_attention_and_mlp,
             seeds,
             tables=[*tables, narrow],

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from factmem.experiments.flow_spec import FlowSpec
-from factmem.experiments.measurement import unstored_tasks
+from factmem.experiments.measurement import uncached_tasks
 from factmem.experiments.specs import TableSpec
-from factmem.paper.claim import Claim, Finding, between
+from factmem.paper.claim import Claim, Finding, check_between
 from factmem.paper.registry import register_claim
 from factmem.paper.statistics import SeedResults, column, maximum, minimum
 
@@ -20,10 +20,10 @@ __all__ = ["invariant", "theorem_5"]
 _STARTS = ("balanced", "equal")
 
 
-def measure_invariant(*, sizes: Sequence[int], starts: Sequence[str], seed: int) -> dict[str, Any]:
+def measure_invariant(*, sizes: Sequence[int], inits: Sequence[str], seed: int) -> dict[str, Any]:
     """Measure the drift of W_KQ(z)² − Σ_a W_OV(a, z)² along flows, relative to max W_KQ²."""
     table = TableSpec.random(*sizes)
-    specs = [FlowSpec(table=table, start=start, seed=seed) for start in starts]  # pyright: ignore[reportArgumentType]
+    specs = [FlowSpec(table=table, init=init, seed=seed) for init in inits]  # pyright: ignore[reportArgumentType]
     flows = [spec.draw().flow() for spec in specs]
     return {
         "drift": max(float(flow.invariant_drift) for flow in flows),
@@ -39,9 +39,11 @@ def invariant(seeds: Sequence[int], sizes: Sequence[int] = (8, 3, 4)) -> Claim:
     def judge(results: SeedResults) -> Finding:
         return Finding.from_checks(
             [
-                between("largest drift over max W_KQ²", maximum(results, "drift"), high=1e-10),
-                between("largest W_KQ reached", minimum(results, "largest_kq"), 0.1),
-                between("final loss", maximum(results, "final_loss"), high=0.02),
+                check_between(
+                    "largest drift over max W_KQ²", maximum(results, "drift"), high=1e-10
+                ),
+                check_between("largest W_KQ reached", minimum(results, "largest_kq"), 0.1),
+                check_between("final loss", maximum(results, "final_loss"), high=0.02),
             ]
         )
 
@@ -50,7 +52,7 @@ def invariant(seeds: Sequence[int], sizes: Sequence[int] = (8, 3, 4)) -> Claim:
         "W_KQ(z)² − Σ_a W_OV(a, z)² is conserved for every token.",
         "Section 5, before Theorem 5",
         f"Gradient flow in 64 bits on random tables of {sizes}, from balanced and equal weights.",
-        unstored_tasks(measure_invariant, seeds, sizes=list(sizes), starts=list(_STARTS)),
+        uncached_tasks(measure_invariant, seeds, sizes=list(sizes), inits=list(_STARTS)),
         judge,
     )
 
@@ -59,7 +61,7 @@ def measure_convergence(
     *, sizes: Sequence[int], times: Sequence[float], seed: int
 ) -> dict[str, Any]:
     """Measure the loss of a long flow at several times, and its largest rise."""
-    spec = FlowSpec(table=TableSpec.random(*sizes), start="balanced", seed=seed)
+    spec = FlowSpec(table=TableSpec.random(*sizes), init="balanced", seed=seed)
     flow = spec.draw().flow(until=float(times[-1]))
     loss = np.asarray(flow.loss, np.float64)
     return {
@@ -81,9 +83,11 @@ def theorem_5(
         factors = losses[:, -2] / losses[:, -1]
         return Finding.from_checks(
             [
-                between(f"largest loss at t = {times[-1]:g}", float(losses[:, -1].max()), 0, 1e-3),
-                between("largest rise of the loss", maximum(results, "rise"), high=1e-12),
-                between(
+                check_between(
+                    f"largest loss at t = {times[-1]:g}", float(losses[:, -1].max()), 0, 1e-3
+                ),
+                check_between("largest rise of the loss", maximum(results, "rise"), high=1e-12),
+                check_between(
                     "smallest factor by which it falls in the last decade of t",
                     float(factors.min()),
                     5,
@@ -97,6 +101,6 @@ def theorem_5(
         "Theorem 5",
         f"The flow on random tables of {sizes} from the balanced start, until t = {times[-1]:g}: "
         "the loss never rises, and finally falls like 1/t.",
-        unstored_tasks(measure_convergence, seeds, sizes=list(sizes), times=list(times)),
+        uncached_tasks(measure_convergence, seeds, sizes=list(sizes), times=list(times)),
         judge,
     )

@@ -10,9 +10,9 @@ from typing import Any
 from factmem import dynamics
 from factmem.experiments.flow_measures import measure_flow
 from factmem.experiments.flow_spec import FlowSpec
-from factmem.experiments.measurement import IndependentTasks, unstored_tasks
+from factmem.experiments.measurement import IndependentTasks, uncached_tasks
 from factmem.experiments.specs import PromptSpec, TableSpec
-from factmem.paper.claim import Claim, Finding, between
+from factmem.paper.claim import Claim, Finding, check_between
 from factmem.paper.registry import register_claim
 from factmem.paper.statistics import SeedResults
 
@@ -26,7 +26,7 @@ def measure_sequential(
     instance = FlowSpec(
         table=TableSpec.structured(*sizes),
         prompts=PromptSpec(noise=noise, length=length),
-        start="balanced",
+        init="balanced",
         scale=scale,
         seed=seed,
     ).draw()
@@ -35,9 +35,9 @@ def measure_sequential(
     conditions = dynamics.SequentialConditions.from_population(instance.population)
     return {
         "conditions": float(conditions.met),
-        "distance": result.distance,
-        "largest_weight": result.largest_weight,
-        "bound": result.bound,
+        "min_relation_distance": result.min_relation_distance,
+        "max_other_weight": result.max_other_weight,
+        "weight_bound": result.weight_bound,
     }
 
 
@@ -47,27 +47,29 @@ def theorem_6(seeds: Sequence[int], scale: float = 1e-6) -> Claim:
 
     def judge(results: SeedResults) -> Finding:
         met, violated = results
-        weight = _or_nan(met["largest_weight"]) / met["bound"]
+        weight = _or_nan(met["max_other_weight"]) / met["weight_bound"]
         return Finding.from_checks(
             [
-                between("conditions met, with equality", met["conditions"], 1),
-                between(
+                check_between("conditions met, with equality", met["conditions"], 1),
+                check_between(
                     "Σ (p − p(·|r))² while subjects and noise are small",
-                    _or_nan(met["distance"]),
+                    _or_nan(met["min_relation_distance"]),
                     high=1e-3,
                 ),
-                between("largest weight of subjects and noise then, over √α", weight, high=0.1),
-                between(
+                check_between(
+                    "largest weight of subjects and noise then, over √α", weight, high=0.1
+                ),
+                check_between(
                     "the same distance with S = 4, which violates the conditions",
-                    _or_nan(violated["distance"]),
+                    _or_nan(violated["min_relation_distance"]),
                     0.01,
                 ),
             ]
         )
 
     config = {"noise": 80, "length": 5, "scale": scale}
-    met = unstored_tasks(measure_sequential, seeds[:1], sizes=[32, 2, 2], **config)
-    violated = unstored_tasks(measure_sequential, seeds[:1], sizes=[4, 2, 2], **config)
+    met = uncached_tasks(measure_sequential, seeds[:1], sizes=[32, 2, 2], **config)
+    violated = uncached_tasks(measure_sequential, seeds[:1], sizes=[4, 2, 2], **config)
     return Claim(
         "theorem-6",
         "From a small balanced start, relations are learned first: predictions are p(a|r) while "
@@ -93,17 +95,17 @@ def without_many_subjects(
         )
         config = spec.config()
         del config["seed"]
-        return unstored_tasks(measure_flow, seeds[:1], **config)
+        return uncached_tasks(measure_flow, seeds[:1], **config)
 
     def judge(results: SeedResults) -> Finding:
         many, equal, few = results
         stage = "share of the relation-only stage, S, R ="
         return Finding.from_checks(
             [
-                between(f"{stage} {sizes[0]}", _share(many["hallucination"]), 0.1),
-                between(f"{stage} {sizes[1]}", _share(equal["hallucination"]), high=0),
-                between(f"{stage} {sizes[2]}", _share(few["hallucination"]), high=0),
-                between(
+                check_between(f"{stage} {sizes[0]}", _share(many["hallucination"]), 0.1),
+                check_between(f"{stage} {sizes[1]}", _share(equal["hallucination"]), high=0),
+                check_between(f"{stage} {sizes[2]}", _share(few["hallucination"]), high=0),
+                check_between(
                     f"share of the subject-only stage, S, R = {sizes[2]}",
                     _share(few["subject_only"]),
                     0.05,

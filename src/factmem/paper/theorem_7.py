@@ -9,8 +9,8 @@ import numpy as np
 
 from factmem import bounds
 from factmem._core.constants import DEFAULT_WEIGHT_BITS
-from factmem.experiments.measurement import unstored_tasks
-from factmem.paper.claim import Claim, Finding, between, close, fit_values
+from factmem.experiments.measurement import uncached_tasks
+from factmem.paper.claim import Claim, Finding, check_between, check_close, fit_values
 from factmem.paper.memory_figures import bracket_middle, comma_separated, mlp_searches
 from factmem.paper.registry import register_claim
 from factmem.paper.statistics import SeedResults, maximum
@@ -63,10 +63,12 @@ def theorem_7(seeds: Sequence[int], facts: int = 4, outputs: int = 4) -> Claim:
     def judge(results: SeedResults) -> Finding:
         return Finding.from_checks(
             [
-                between(
+                check_between(
                     "distance to the linear program", maximum(results, "program_error"), high=1e-9
                 ),
-                between("distance to an ideal table", maximum(results, "table_error"), high=1e-9),
+                check_between(
+                    "distance to an ideal table", maximum(results, "table_error"), high=1e-9
+                ),
             ]
         )
 
@@ -77,7 +79,7 @@ def theorem_7(seeds: Sequence[int], facts: int = 4, outputs: int = 4) -> Claim:
         "Theorem 7",
         f"Random probabilities of {facts} questions, M = {outputs}, every B: the bound against the "
         "linear program, and the mean loss of a table of B bits over all maps.",
-        unstored_tasks(measure_theorem_7, seeds, facts=facts, outputs=outputs),
+        uncached_tasks(measure_theorem_7, seeds, facts=facts, outputs=outputs),
         judge,
     )
 
@@ -105,7 +107,9 @@ def scaling_law(
     def judge(results: SeedResults) -> Finding:
         return Finding.from_checks(
             [
-                close(f"exponent of {name}, α = {power:g}", result[name][index], 1 - power, 0.05)
+                check_close(
+                    f"exponent of {name}, α = {power:g}", result[name][index], 1 - power, 0.05
+                )
                 for result in results
                 for name in ("min_loss", "scaling_law")
                 for index, power in enumerate(powers)
@@ -119,7 +123,7 @@ def scaling_law(
         "Corollary of Theorem 7",
         "Slopes of the bound and of its explicit form for B from 2^12 to 2^17, M = 32, "
         f"N = {count:.0e}.",
-        unstored_tasks(measure_scaling_law, seeds[:1], powers=list(powers), count=count),
+        uncached_tasks(measure_scaling_law, seeds[:1], powers=list(powers), count=count),
         judge,
     )
 
@@ -152,12 +156,14 @@ def bound_met(
                 bounds.min_loss(bits, round(2**answer_bits), law) for bits, _, answer_bits in models
             ]
             slope = fit_values([bits for bits, *_ in models], losses).exponent
-            checks.append(close(f"exponent of the loss, α = {power:g}", slope, 1 - power, 0.25))
+            checks.append(
+                check_close(f"exponent of the loss, α = {power:g}", slope, 1 - power, 0.25)
+            )
             ratio = float(np.divide(losses, min_losses).min())
-            checks.append(between(f"smallest loss over the bound, α = {power:g}", ratio, 1))
+            checks.append(check_between(f"smallest loss over the bound, α = {power:g}", ratio, 1))
         usage = [answer_bits * stored / bits for bits, stored, answer_bits in models]
         return Finding.from_checks(
-            [*checks, between("bits stored over bits used", min(usage), 0.02, 1)]
+            [*checks, check_between("bits stored over bits used", min(usage), 0.02, 1)]
         )
 
     return Claim(

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from factmem import bounds
-from factmem.experiments.measurement import unstored_tasks
-from factmem.paper.claim import Claim, Finding, between
+from factmem.experiments.measurement import uncached_tasks
+from factmem.paper.claim import Claim, Finding, check_between
 from factmem.paper.registry import register_claim
 from factmem.paper.statistics import SeedResults, column, minimum
 
@@ -44,24 +44,24 @@ def _enumerate(subjects: int, relations: int, answers: int, vocabulary: int) -> 
 @register_claim("theorem-8", order=(6, 40))
 def theorem_8(seeds: Sequence[int], sizes: Sequence[Sequence[int]] = _SMALL_TABLES) -> Claim:
     """Check Theorem 8."""
-    printed = 32 * 32 * 3 + 32 * 8 * math.log2(512 / 8)
+    paper_bound = 32 * 32 * 3 + 32 * 8 * math.log2(512 / 8)
 
     def judge(results: SeedResults) -> Finding:
         return Finding.from_checks(
             [
-                between(
+                check_between(
                     "largest difference from the enumeration (bits)",
                     float(column(results, "errors").max()),
                     high=1e-9,
                 ),
-                between(
-                    "S = R = 32, D = 8, |V| = 512: bits divided by the printed form",
-                    minimum(results, "example") / printed,
+                check_between(
+                    "S = R = 32, D = 8, |V| = 512: bits divided by the paper's bound",
+                    minimum(results, "example") / paper_bound,
                     0.9,
                     1.2,
                 ),
             ],
-            "The printed constant is not known; the entropy is what a model with zero loss needs.",
+            "The paper does not give the constant; a model with zero loss needs the entropy.",
         )
 
     return Claim(
@@ -69,7 +69,7 @@ def theorem_8(seeds: Sequence[int], sizes: Sequence[Sequence[int]] = _SMALL_TABL
         "A model with zero loss on a random table has at least S R log D + Ω(R D log(|V|/D)) bits.",
         "Theorem 8",
         "The exact entropy against an enumeration of all tables of small sizes; its value at one "
-        "size against the printed form.",
-        unstored_tasks(measure_theorem_8, seeds[:1], sizes=[list(each) for each in sizes]),
+        "size against the paper's bound.",
+        uncached_tasks(measure_theorem_8, seeds[:1], sizes=[list(each) for each in sizes]),
         judge,
     )

@@ -177,7 +177,7 @@ def _paper_lines(grid: TransformerGrid) -> list[CapacityLine]:
     """Return a line for each shape (α, β), up to the largest d that the authors' plot has."""
     lines = []
     for line in grid.paper:
-        problems = [p for p in line.problems(PAPER_DIMS, "paper") if p.expected <= _MAX_FACTS]
+        problems = [p for p in line.problems(PAPER_DIMS, "paper") if p.expected_facts <= _MAX_FACTS]
         group = f"α = {line.attention:g}"
         name = f"{group}, β = {line.mlp:g}"
         lines.append(CapacityLine(name, problems, (AUTHORS_SEED,), with_limits=True, group=group))
@@ -187,7 +187,7 @@ def _paper_lines(grid: TransformerGrid) -> list[CapacityLine]:
 def _compiled_line(line: TransformerLine, scale: Scale) -> CapacityLine:
     problems = line.problems(_COMPILED_DIMS[scale], "compiled", _COMPILED_RATIO)
     seeds = QUICK_SEEDS[:1] if scale == "quick" else QUICK_SEEDS
-    return CapacityLine("compiled, 100 % certified", problems, seeds, counts=False)
+    return CapacityLine("compiled, 100% certified", problems, seeds, counts=False)
 
 
 def _describe_quick(grid: TransformerGrid) -> str:
@@ -196,7 +196,7 @@ def _describe_quick(grid: TransformerGrid) -> str:
         f"Transformers of d = {comma_separated(sorted(grid.quick_dims))} with H = {line.heads}, "
         f"d_h = ⌊d/H⌋ and m = d (α = β = 1), on random tables of {_TABLES[line.scaling]}, prompts "
         "of 32 tokens. Each table is trained on for 4,096 steps of 512 prompts (Muon, in seconds; "
-        "the authors' training is longer and stores less) and counts as stored at 99 % of 1,024 "
+        "the authors' training is longer and stores less) and counts as stored at 99% of 1,024 "
         f"test prompts. Seeds {comma_separated(QUICK_SEEDS)}; brackets of S to a ratio of "
         f"{QUICK_RATIO}."
     )
@@ -207,7 +207,7 @@ def _describe_paper(grid: TransformerGrid) -> str:
     return (
         f"The authors' grid: H = {line.heads}, H·d_h = αd and m = βd with α and β from 4 to 1/4, "
         f"d = {comma_separated(PAPER_DIMS)}, on random tables of {_TABLES[line.scaling]}; Adam at "
-        "the best of three rates, 2^14 steps of 1,024 prompts, stored means 99 %. Seed "
+        "the best of three rates, 2^14 steps of 1,024 prompts, stored means 99%. Seed "
         f"{AUTHORS_SEED}, as theirs. Shapes expected to store more than {_MAX_FACTS:,} facts are "
         "left out, because their plot ends there."
     )

@@ -200,7 +200,7 @@ class HeatMap:
 
 @dataclass(frozen=True)
 class Slope:
-    """A fitted exponent with its 95 % confidence interval.
+    """A fitted exponent with its 95% confidence interval.
 
     Args:
         name: the line that it was fitted to.
@@ -240,7 +240,7 @@ class Slope:
         verdict = "holds" if self.holds else "does not hold here"
         verdict = verdict if self.conclusive else "inconclusive"
         return (
-            f"{self.name}: {self.law}, slope {self.slope:.2f} (95 % interval {self.low:.2f} to "
+            f"{self.name}: {self.law}, slope {self.slope:.2f} (95% interval {self.low:.2f} to "
             f"{self.high:.2f}, expected {self.expected[0]:g} to {self.expected[1]:g}): {verdict}."
         )
 

@@ -80,9 +80,9 @@ def _size_map(stages: Sequence[TableStage], answers: int) -> HeatMap:
         high=_FULL_COLOR,
         lines=tuple(lines),
         value_ticks=(
-            *((-f, f"relations {100 * f:.0f} %") for f in (0.5, 0.25)),
+            *((-f, f"relations {100 * f:.0f}%") for f in (0.5, 0.25)),
             (0.0, "none"),
-            *((f, f"subjects {100 * f:.0f} %") for f in (0.25, 0.5)),
+            *((f, f"subjects {100 * f:.0f}%") for f in (0.25, 0.5)),
         ),
     )
 
@@ -111,7 +111,7 @@ def _cell_text(cell: Sequence[TableStage]) -> str:
     stage = _most_common_stage(cell)
     if stage is None:
         return "none"
-    text = f"{100 * float(np.mean([table.fraction for table in cell])):.0f} %"
+    text = f"{100 * float(np.mean([table.fraction for table in cell])):.0f}%"
     return text if stage == "relations" else f"{text}\nsubjects"
 
 

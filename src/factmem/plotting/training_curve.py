@@ -26,13 +26,13 @@ def training_curve(
     losses, accuracies = [], []
     for run in runs:
         name = f"learning rate {run.learning_rate:g}"
-        steps = tuple(float(check.steps) for check in run.checks)
-        loss = tuple(check.loss for check in run.checks)
-        accuracy = tuple(check.accuracy for check in run.checks)
+        steps = tuple(float(evaluation.steps) for evaluation in run.evaluations)
+        loss = tuple(evaluation.loss for evaluation in run.evaluations)
+        accuracy = tuple(evaluation.accuracy for evaluation in run.evaluations)
         losses.append(Line(name, steps, loss, kind="curve"))
         accuracies.append(Line(name, steps, accuracy, kind="curve"))
     positive = all(np.nanmax(line.y) > 0 for line in losses)
-    levels = () if criterion is None else (Level(f"{100 * criterion:g} %", criterion),)
+    levels = () if criterion is None else (Level(f"{100 * criterion:g}%", criterion),)
     x = Axis("steps")
     return Plot(
         "training",

@@ -22,7 +22,7 @@ def claims_context(claims: Sequence[CheckedClaim]) -> dict[str, Any]:
 
 def _row(checked: CheckedClaim) -> dict[str, Any]:
     finding = checked.finding
-    within = "" if finding.within is None else f" {100 * finding.within:.2g} %"
+    within = "" if finding.max_deviation is None else f" {100 * finding.max_deviation:.2g}%"
     return {
         "claim": checked.claim,
         "group": _group(checked),
@@ -36,7 +36,7 @@ def _row(checked: CheckedClaim) -> dict[str, Any]:
 
 def _check_text(check: Check) -> str:
     measured = f"{check.measured:.4g}" if math.isfinite(check.measured) else "not a number"
-    return f"{check.what}: {measured} ({check.expected})"
+    return f"{check.quantity}: {measured} ({check.expected})"
 
 
 def _expectation(checked: CheckedClaim) -> str:

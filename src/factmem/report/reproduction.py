@@ -144,7 +144,7 @@ def _where(plot: Plot) -> KeyNumber | None:
     parameters, fraction = smallest
     return KeyNumber(
         "Where?",
-        f"{100 * fraction:.0f} % in the MLP",
+        f"{100 * fraction:.0f}% in the MLP",
         f"The smallest shape in the map that stores the table has {parameters:,} parameters. This "
         "fraction of them is in the MLP, the rest in attention. Figure 4, right.",
     )
@@ -158,7 +158,7 @@ def _when(plot: Plot) -> KeyNumber | None:
     fraction = (stage.end - stage.start) / stage.end
     return KeyNumber(
         "When?",
-        f"{100 * fraction:.0f} % of the time",
+        f"{100 * fraction:.0f}% of the time",
         f"Subjects are learned after {stage.end:,.0f} steps. For this fraction of them the model "
         "knows only relations and hallucinates answers. Figure 5, left.",
     )

@@ -21,7 +21,7 @@ from .runs import TrainingResult as TrainingResult
 from .runs import TrainingRun as TrainingRun
 from .runs import best_run as best_run
 from .runs import runs_for_learning_rates as runs_for_learning_rates
-from .state import Check as Check
+from .state import Evaluation as Evaluation
 from .status import TrainingStatus as TrainingStatus
 from .transformers import train as train
 from .transformers import train_transformers as train_transformers

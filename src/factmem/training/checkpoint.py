@@ -68,14 +68,14 @@ class Checkpoint:
 
         Raises:
             TensorFileError: the file is damaged, or is not a checkpoint.
-            FactmemError: the checkpoint belongs to another training.
+            FactmemError: the checkpoint belongs to another training run.
             OSError: the file cannot be opened.
         """
         config, tensors = load_tensors(self.path, _KIND)
         name = printable(Path(self.path).name)
         if config.get("identity") != self.identity:
             raise FactmemError(
-                f"{name} belongs to another training (facts, sizes, protocol or seed differ): "
+                f"{name} belongs to another training run (facts, sizes, protocol or seed differ): "
                 "use another file, or remove this one"
             )
         expected, structure = jax.tree.flatten(like)

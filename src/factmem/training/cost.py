@@ -24,7 +24,9 @@ class MatrixProduct(NamedTuple):
         return 2 * self.rows * self.inner * self.columns
 
 
-def step_products(shape: Shape, vocabulary: Vocabulary, batch: int) -> Mapping[str, MatrixProduct]:
+def step_products(
+    shape: Shape, vocabulary: Vocabulary, batch_size: int
+) -> Mapping[str, MatrixProduct]:
     """Return the matrix products of one step of one run, forward and backward.
 
     The products for attention scores are left out: they are the smallest, because a score depends
@@ -40,20 +42,20 @@ def step_products(shape: Shape, vocabulary: Vocabulary, batch: int) -> Mapping[s
     products = {
         "values": MatrixProduct(tokens, d, inner, "right"),
         "values, backward": MatrixProduct(inner, tokens, d, "left"),
-        "counts · table": MatrixProduct(batch, tokens, inner + shape.heads, None),
-        "counts · table, backward": MatrixProduct(tokens, batch, inner + shape.heads, "left"),
-        "logits": MatrixProduct(batch, d, answers, "right"),
-        "logits, backward": MatrixProduct(batch, answers, d, None),
+        "counts · table": MatrixProduct(batch_size, tokens, inner + shape.heads, None),
+        "counts · table, backward": MatrixProduct(tokens, batch_size, inner + shape.heads, "left"),
+        "logits": MatrixProduct(batch_size, d, answers, "right"),
+        "logits, backward": MatrixProduct(batch_size, answers, d, None),
     }
     layers = (("output", inner, d), ("MLP in", d, shape.width), ("MLP out", shape.width, d))
     for name, rows, columns in layers:
         if rows and columns:
-            products[name] = MatrixProduct(batch, rows, columns, None)
-            products[f"{name}, backward"] = MatrixProduct(batch, columns, rows, "right")
-            products[f"{name}, weights"] = MatrixProduct(rows, batch, columns, "left")
+            products[name] = MatrixProduct(batch_size, rows, columns, None)
+            products[f"{name}, backward"] = MatrixProduct(batch_size, columns, rows, "right")
+            products[f"{name}, weights"] = MatrixProduct(rows, batch_size, columns, "left")
     return products
 
 
-def step_flops(shape: Shape, vocabulary: Vocabulary, batch: int) -> int:
+def step_flops(shape: Shape, vocabulary: Vocabulary, batch_size: int) -> int:
     """Return the FLOPs in the matrix products of one step of one run."""
-    return sum(product.flops for product in step_products(shape, vocabulary, batch).values())
+    return sum(product.flops for product in step_products(shape, vocabulary, batch_size).values())

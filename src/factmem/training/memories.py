@@ -44,8 +44,8 @@ class MemoryTrainingResult(Result[Memory]):
         model: the memory at the end of the run.
         status: why the run ended.
         accuracy: the accuracy at the end.
-        best_accuracy: the largest accuracy at any check, which is what the paper counts.
-        loss: the mean cross-entropy at the last check, in nats.
+        best_accuracy: the largest accuracy at any evaluation, which is what the paper counts.
+        loss: the mean cross-entropy at the last evaluation, in nats.
         steps: the number of steps completed.
     """
 
@@ -106,7 +106,7 @@ def train_memories(
         starts: the initial memories.
         associations: what each memory should store; all of one size.
         protocol: the training protocol.
-        report: called after every check with the steps done and the smallest accuracy.
+        report: called after every evaluation with the steps done and the smallest accuracy.
 
     Returns:
         One result for each memory, in order. The runs are independent: a run that ends, for
@@ -125,14 +125,14 @@ def train_memories(
     rate = jnp.asarray(protocol.learning_rate)
     results: dict[int, MemoryTrainingResult] = {}
     best = np.zeros(len(starts))
-    steps_per_check = protocol.steps // protocol.checks
-    for check in range(1, protocol.checks + 1):
-        for chunk in _chunks(steps_per_check):
+    steps_per_evaluation = protocol.steps // protocol.evaluations
+    for evaluation in range(1, protocol.evaluations + 1):
+        for chunk in _chunks(steps_per_evaluation):
             memories, state = _train(memories, state, data, rate, chunk)
         losses, accuracies = (np.asarray(array, float) for array in _evaluate(memories, data))
         best = np.maximum(best, accuracies)
         for run in set(range(len(starts))) - set(results):
-            status = _status(protocol, check, float(losses[run]), float(accuracies[run]))
+            status = _status(protocol, evaluation, float(losses[run]), float(accuracies[run]))
             if status is not None:
                 results[run] = MemoryTrainingResult(
                     model=jax.tree.map(lambda leaf, run=run: leaf[run], memories),
@@ -140,10 +140,10 @@ def train_memories(
                     accuracy=float(accuracies[run]),
                     best_accuracy=float(best[run]),
                     loss=float(losses[run]),
-                    steps=check * steps_per_check,
+                    steps=evaluation * steps_per_evaluation,
                 )
         if report is not None:
-            report(check * steps_per_check, accuracy=float(best.min()))
+            report(evaluation * steps_per_evaluation, accuracy=float(best.min()))
         if len(results) == len(starts):
             break
     return [results[run] for run in range(len(starts))]
@@ -153,13 +153,13 @@ _ADAM = optax.scale_by_adam()
 
 
 def _status(
-    protocol: MemoryProtocol, check: int, loss: float, accuracy: float
+    protocol: MemoryProtocol, evaluation: int, loss: float, accuracy: float
 ) -> TrainingStatus | None:
     if not np.isfinite(loss):
         return TrainingStatus.DIVERGED
     if accuracy >= protocol.criterion:
         return TrainingStatus.CRITERION_REACHED
-    return TrainingStatus.STEP_LIMIT if check == protocol.checks else None
+    return TrainingStatus.STEP_LIMIT if evaluation == protocol.evaluations else None
 
 
 @partial(jax.jit, static_argnames="steps", donate_argnums=(0, 1))

@@ -35,7 +35,7 @@ class StepConfig(NamedTuple):
 
     optimizer: str = "adam"
     schedule: Schedule = "constant"
-    batch: int = 1024
+    batch_size: int = 1024
     stratified: bool = False
     """Whether the facts of a batch come from `PromptDistribution.draw_facts_stratified`."""
 
@@ -54,8 +54,8 @@ class Protocol:
         schedule: "constant", or "cosine" decay to 0 at the last step.
         momentum: β1 of Adam, β of Muon.
         beta2: β2 of Adam.
-        checks: the number of evenly spaced accuracy checks, not counting the one before step 1.
-        test_prompts: the number of fixed prompts on which checks measure accuracy.
+        evaluations: the number of evenly spaced evaluations, not counting the one before step 1.
+        test_prompts: the number of fixed prompts on which evaluations measure accuracy.
         criterion: a run succeeds and ends when its accuracy is above this.
         early_stopping: pairs (fraction of the steps, minimum accuracy). A run ends early if its
             best accuracy is below the minimum after that fraction, or, before the first step, if
@@ -67,13 +67,13 @@ class Protocol:
 
     learning_rates: tuple[float, ...]
     steps: int = 2**14
-    batch: int = 1024
+    batch_size: int = 1024
     stratified: bool = False
     optimizer: str = "adam"
     schedule: Schedule = "constant"
     momentum: float = 0.9
     beta2: float = 0.999
-    checks: int = 128
+    evaluations: int = 128
     test_prompts: int = 1024
     criterion: float = 0.99
     early_stopping: tuple[tuple[float, float], ...] = ()
@@ -83,14 +83,14 @@ class Protocol:
             raise FactmemError("a protocol needs at least one learning rate, got none")
         for rate in self.learning_rates:
             _check_learning_rate(rate)
-        if not 1 <= self.checks <= self.steps:
+        if not 1 <= self.evaluations <= self.steps:
             raise FactmemError(
-                f"checks must be between 1 and the number of steps, got {self.checks} checks "
-                f"and {self.steps} steps"
+                f"evaluations must be between 1 and the number of steps, got "
+                f"{self.evaluations} evaluations and {self.steps} steps"
             )
         if self.steps > _MAX_STEPS:
             raise ArgumentError("steps", f"must be at most {_MAX_STEPS}, got {self.steps}")
-        for name in ("batch", "test_prompts"):
+        for name in ("batch_size", "test_prompts"):
             if getattr(self, name) < 1:
                 raise FactmemError(f"{name} must be at least 1, got {getattr(self, name)}")
         for name in ("momentum", "beta2"):
@@ -110,11 +110,11 @@ class Protocol:
     @property
     def step_config(self) -> StepConfig:
         """The part that is compiled into a step."""
-        return StepConfig(self.optimizer, self.schedule, self.batch, self.stratified)
+        return StepConfig(self.optimizer, self.schedule, self.batch_size, self.stratified)
 
-    def steps_at(self, check: int) -> int:
-        """Return the number of steps done before a check; check 0 comes before the first step."""
-        return check * self.steps // self.checks
+    def steps_at(self, evaluation: int) -> int:
+        """Return the number of steps before an evaluation; evaluation 0 comes before step 1."""
+        return evaluation * self.steps // self.evaluations
 
     def stops_early(self, steps: int, best_accuracy: float) -> bool:
         """Return whether a run with this best accuracy after so many steps is ended early."""
@@ -142,7 +142,7 @@ cosine decay. docs/training.md tells how it was found."""
 QUICK = replace(
     BEST,
     steps=2**12,
-    batch=512,
+    batch_size=512,
     early_stopping=((0.25, 0.5), (0.5, 0.85), (0.625, 0.93), (0.75, 0.97)),
 )
 """Takes seconds: `BEST` with a sixteenth of its prompts. Runs end early at accuracies from which no
@@ -157,7 +157,7 @@ class MemoryProtocol:
     Args:
         learning_rate: Adam's learning rate, constant.
         steps: the maximum number of full-batch steps.
-        checks: the number of evenly spaced accuracy checks; a run ends at the first success.
+        evaluations: the number of evenly spaced evaluations; a run ends at the first success.
         criterion: the accuracy that counts as success.
 
     Raises:
@@ -166,15 +166,15 @@ class MemoryProtocol:
 
     learning_rate: float
     steps: int
-    checks: int = 128
+    evaluations: int = 128
     criterion: float = 0.99
 
     def __post_init__(self) -> None:
         _check_learning_rate(self.learning_rate)
-        if self.steps < 1 or self.checks < 1 or self.steps % self.checks:
+        if self.steps < 1 or self.evaluations < 1 or self.steps % self.evaluations:
             raise FactmemError(
-                f"steps must be a positive multiple of checks, got {self.steps} steps and "
-                f"{self.checks} checks"
+                f"steps must be a positive multiple of evaluations, got {self.steps} steps and "
+                f"{self.evaluations} evaluations"
             )
         if not 0 < self.criterion <= 1:
             raise FactmemError(f"criterion must be above 0 and at most 1, got {self.criterion}")

@@ -7,7 +7,7 @@ from typing import Any
 from factmem._core.result import Result
 from factmem.facts.prompts import PromptDistribution
 from factmem.training.protocol import Protocol
-from factmem.training.state import Check
+from factmem.training.state import Evaluation
 from factmem.training.status import TrainingStatus
 from factmem.transformer.model import Transformer
 
@@ -19,7 +19,7 @@ class TrainingRun:
     """One training run of a stack.
 
     Args:
-        start: the initial transformer; its embeddings are not trained.
+        initial_model: the transformer before step 1; its embeddings are not trained.
         prompts: the facts and the prompts about them. Runs of one stack may differ in the answers
             only.
         learning_rate: the optimizer's learning rate.
@@ -27,7 +27,7 @@ class TrainingRun:
             only the best run of a group counts. A run with group None competes with no other.
     """
 
-    start: Transformer
+    initial_model: Transformer
     prompts: PromptDistribution
     learning_rate: float
     group: Hashable | None = None
@@ -38,20 +38,20 @@ class TrainingResult(Result[Transformer]):
     """A trained transformer, and how its training went.
 
     Args:
-        model: the transformer at the end of the run; if it diverged, at the last finite check.
+        model: the transformer at the end of the run; if it diverged, at the last finite evaluation.
         status: why the run ended.
         learning_rate: the optimizer's learning rate.
-        checks: steps, loss and accuracy at every check, the first before any step.
+        evaluations: steps, loss and accuracy at every evaluation, the first before any step.
     """
 
     status: TrainingStatus
     learning_rate: float
-    checks: tuple[Check, ...]
+    evaluations: tuple[Evaluation, ...]
 
     @property
     def steps(self) -> int:
         """The number of steps completed."""
-        return self.checks[-1].steps
+        return self.evaluations[-1].steps
 
     @property
     def success(self) -> bool:
@@ -60,8 +60,8 @@ class TrainingResult(Result[Transformer]):
 
     @property
     def best_accuracy(self) -> float:
-        """The largest accuracy at any check. The paper counts this one, which is optimistic."""
-        return max(check.accuracy for check in self.checks)
+        """The largest accuracy at any evaluation. The paper counts this, which is optimistic."""
+        return max(evaluation.accuracy for evaluation in self.evaluations)
 
     @property
     def metrics(self) -> dict[str, Any]:

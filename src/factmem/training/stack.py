@@ -92,7 +92,7 @@ def advance(
     def step(number: Int[Array, ""], state: Any) -> Any:
         step_key = jr.fold_in(key, number)
         batch = prompts.sample_batch(
-            config.batch, form="counts", stratified=config.stratified, key=step_key
+            config.batch_size, form="counts", stratified=config.stratified, key=step_key
         )
         # Converted once for all runs.
         batch = batch._replace(content=batch.content.astype(_dtype(stack)))

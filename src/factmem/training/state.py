@@ -1,4 +1,4 @@
-"""The state of a training at a check, in memory and in a checkpoint."""
+"""The state of training runs at an evaluation, in memory and in a checkpoint."""
 
 from dataclasses import dataclass, replace
 from math import isfinite, nan
@@ -15,11 +15,11 @@ from factmem.training.protocol import Protocol
 from factmem.training.stack import RunStack, trainable_state
 from factmem.training.status import TrainingStatus
 
-__all__ = ["Check", "TrainingState"]
+__all__ = ["Evaluation", "TrainingState"]
 
 
 @dataclass(frozen=True)
-class Check:
+class Evaluation:
     """The loss (in nats) and accuracy of one run on the protocol's test prompts."""
 
     steps: int
@@ -29,23 +29,23 @@ class Check:
 
 @dataclass(frozen=True)
 class TrainingState:
-    """The state of several runs at a check.
+    """The state of several runs at an evaluation.
 
     It is replaced and never modified, so an interruption leaves a consistent state.
 
     Args:
         stack: the runs; those that have ended are as they were when they ended.
-        checks: for every run, the checks so far.
+        evaluations: for every run, the evaluations so far.
         statuses: for every run, how it ended; None if it has not.
     """
 
     stack: RunStack
-    checks: tuple[tuple[Check, ...], ...]
+    evaluations: tuple[tuple[Evaluation, ...], ...]
     statuses: tuple[TrainingStatus | None, ...]
 
     @classmethod
     def initial(cls, stack: RunStack) -> "TrainingState":
-        """Return the state before the first check."""
+        """Return the state before the first evaluation."""
         runs = stack.answers.shape[0]
         return cls(stack, ((),) * runs, (None,) * runs)
 
@@ -55,25 +55,27 @@ class TrainingState:
         return np.array([status is None for status in self.statuses])
 
     @property
-    def checks_done(self) -> int:
-        """The number of checks done; the first comes before any step."""
-        return max(len(checks) for checks in self.checks)
+    def evaluations_done(self) -> int:
+        """The number of evaluations done; the first comes before any step."""
+        return max(len(evaluations) for evaluations in self.evaluations)
 
-    def after_check(
+    def after_evaluation(
         self,
         stack: RunStack,
-        checks: tuple[Check, ...],
+        evaluations: tuple[Evaluation, ...],
         statuses: tuple[TrainingStatus | None, ...],
     ) -> "TrainingState":
-        """Return the state after one more check of every run, some of which may end at it."""
+        """Return the state after one more evaluation of every run, some of which may end at it."""
         active = self.active
-        # A diverged run goes back to the last check at which it was finite.
+        # A diverged run goes back to the last evaluation at which it was finite.
         diverged = [status is TrainingStatus.DIVERGED for status in statuses]
         return TrainingState(
             stack=_select(active & diverged, self.stack, stack),
-            checks=tuple(
-                (*before, check) if still_active else before
-                for before, check, still_active in zip(self.checks, checks, active, strict=True)
+            evaluations=tuple(
+                (*before, evaluation) if still_active else before
+                for before, evaluation, still_active in zip(
+                    self.evaluations, evaluations, active, strict=True
+                )
             ),
             statuses=tuple(
                 after if still_active else before
@@ -94,12 +96,16 @@ class TrainingState:
         return [
             {
                 "status": None if status is None else status.label,
-                "checks": [
-                    [check.steps, check.loss if isfinite(check.loss) else None, check.accuracy]
-                    for check in checks
+                "evaluations": [
+                    [
+                        evaluation.steps,
+                        evaluation.loss if isfinite(evaluation.loss) else None,
+                        evaluation.accuracy,
+                    ]
+                    for evaluation in evaluations
                 ],
             }
-            for status, checks in zip(self.statuses, self.checks, strict=True)
+            for status, evaluations in zip(self.statuses, self.evaluations, strict=True)
         ]
 
     def restore(self, arrays: Any, records: Any, protocol: Protocol) -> "TrainingState":
@@ -109,33 +115,36 @@ class TrainingState:
             TensorFileError: the records do not fit this training.
         """
         try:
-            checks = tuple(tuple(_check(*entry) for entry in run["checks"]) for run in records)
+            evaluations = tuple(
+                tuple(_evaluation(*entry) for entry in run["evaluations"]) for run in records
+            )
             labels = [run["status"] for run in records]
             statuses = tuple(None if label is None else _STATUSES[label] for label in labels)
         except (KeyError, TypeError, ValueError):
-            checks, statuses = (), ()
-        restored = replace(self, checks=checks, statuses=statuses)
-        if len(checks) != len(self.checks) or not restored._is_consistent(protocol):
+            evaluations, statuses = (), ()
+        restored = replace(self, evaluations=evaluations, statuses=statuses)
+        if len(evaluations) != len(self.evaluations) or not restored._is_consistent(protocol):
             raise TensorFileError("the checkpoint is damaged: its records do not fit this training")
         return replace(restored, stack=eqx.tree_at(trainable_state, self.stack, arrays))
 
     def _is_consistent(self, protocol: Protocol) -> bool:
-        """Return whether the checks are at the protocol's steps, none missing and none extra."""
-        done = self.checks_done
-        return done <= protocol.checks + 1 and all(
-            [check.steps for check in checks] == [*map(protocol.steps_at, range(len(checks)))]
-            and (0 < len(checks) <= done if status else len(checks) == done > 0)
-            and (status is not None or done <= protocol.checks)
-            for checks, status in zip(self.checks, self.statuses, strict=True)
+        """Return whether there is exactly one evaluation at each step of the protocol so far."""
+        done = self.evaluations_done
+        return done <= protocol.evaluations + 1 and all(
+            [evaluation.steps for evaluation in evaluations]
+            == [*map(protocol.steps_at, range(len(evaluations)))]
+            and (0 < len(evaluations) <= done if status else len(evaluations) == done > 0)
+            and (status is not None or done <= protocol.evaluations)
+            for evaluations, status in zip(self.evaluations, self.statuses, strict=True)
         )
 
 
 _STATUSES = {status.label: status for status in TrainingStatus}
 
 
-def _check(steps: int, loss: float | None, accuracy: float) -> Check:
-    """Convert a check from its JSON form."""
-    return Check(int(steps), nan if loss is None else float(loss), float(accuracy))
+def _evaluation(steps: int, loss: float | None, accuracy: float) -> Evaluation:
+    """Convert an evaluation from its JSON form."""
+    return Evaluation(int(steps), nan if loss is None else float(loss), float(accuracy))
 
 
 def _select(condition: Bool[np.ndarray, " runs"], yes: RunStack, no: RunStack) -> RunStack:

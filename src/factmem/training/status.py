@@ -9,7 +9,7 @@ class TrainingStatus(Status):
     """How a training run ended."""
 
     CRITERION_REACHED = "The accuracy reached the criterion."
-    OVERTAKEN = "Another run of the same group reached the criterion first."
+    GROUP_SUCCEEDED = "Another run of the same group reached the criterion first."
     STOPPED_EARLY = "The run was stopped early because its accuracy was far below the criterion."
     STEP_LIMIT = "All steps were done without reaching the criterion."
     DIVERGED = "The loss or the weights are no longer finite."

@@ -27,7 +27,7 @@ from factmem.training.padding import PaddedSizes
 from factmem.training.protocol import PAPER, Protocol
 from factmem.training.runs import TrainingResult, TrainingRun, best_run, runs_for_learning_rates
 from factmem.training.stack import RunStack, advance, evaluate, init_stack
-from factmem.training.state import Check, TrainingState
+from factmem.training.state import Evaluation, TrainingState
 from factmem.training.status import TrainingStatus
 from factmem.transformer.model import Transformer
 from factmem.transformer.shape import Shape
@@ -35,7 +35,7 @@ from factmem.transformer.shape import Shape
 __all__ = ["train", "train_transformers"]
 
 _CHUNK_SECONDS = 0.4
-"""Of one compiled call: Python handles Ctrl-C only between two."""
+"""Target duration of one compiled call. Python handles Ctrl-C only between calls."""
 _SECONDS_BETWEEN_CHECKPOINTS = 1.0
 
 
@@ -64,7 +64,7 @@ def train(
     Examples:
         >>> from factmem.facts import FactTable
         >>> prompts = PromptDistribution.from_table(FactTable.random(4, 4, 2), length=8)
-        >>> protocol = Protocol(learning_rates=(1e-3, 1e-2), steps=500, checks=20, batch=64)
+        >>> protocol = Protocol(learning_rates=(1e-3, 1e-2), steps=500, batch_size=64)
         >>> result = train(prompts, Shape(12, 3, 4, width=10), protocol, key=jr.key(0))
         >>> result.learning_rate, result.status.label
         (0.01, 'criterion_reached')
@@ -113,7 +113,7 @@ def train_transformers(
         >>> start = Transformer.draw(
         ...     Shape(12, 3, 4, width=10), prompts.vocabulary, key=jr.key(0)
         ... )
-        >>> protocol = Protocol(learning_rates=(1e-3, 1e-2), steps=500, checks=20, batch=64)
+        >>> protocol = Protocol(learning_rates=(1e-3, 1e-2), steps=500, batch_size=64)
         >>> runs = runs_for_learning_rates(start, prompts, protocol)
         >>> results = train_transformers(runs, protocol, key=jr.key(1))
         >>> best_run(results).learning_rate, best_run(results).status.label
@@ -129,11 +129,11 @@ def train_transformers(
         writer = _CheckpointWriter(Checkpoint(checkpoint, identity))
         state = writer.load(state, protocol)
     try:
-        for state in _checks(state, runs, prompts, protocol, key, report):  # noqa: B020
+        for state in _evaluations(state, runs, prompts, protocol, key, report):  # noqa: B020
             if writer is not None:
                 writer.save_if_due(state)
     except BaseException:
-        # Interrupted: save the last check. A full disk must not hide the interruption.
+        # Interrupted: save the last evaluation. A full disk must not hide the interruption.
         with suppress(OSError):
             if writer is not None:
                 writer.save(state)
@@ -148,32 +148,32 @@ class _CheckpointWriter:
 
     def __init__(self, file: Checkpoint) -> None:
         self.file = file
-        self.checks_saved, self.last_save = 0, -inf
+        self.evaluations_saved, self.last_save = 0, -inf
 
     def load(self, initial: TrainingState, protocol: Protocol) -> TrainingState:
         """Return the state in the file, or the initial state if there is no file."""
         if not self.file.exists():
             return initial
         state = initial.restore(*self.file.load(initial.arrays), protocol)
-        self.checks_saved = state.checks_done
+        self.evaluations_saved = state.evaluations_done
         return state
 
     def save_if_due(self, state: TrainingState) -> None:
-        """Save at the first check, so that an unwritable file fails early, then rarely."""
+        """Save at the first evaluation, so that an unwritable file fails early, then rarely."""
         if time.monotonic() - self.last_save >= _SECONDS_BETWEEN_CHECKPOINTS:
             self.save(state)
 
     def save(self, state: TrainingState) -> None:
         """Save the state if it is new."""
-        if state.checks_done > self.checks_saved:
+        if state.evaluations_done > self.evaluations_saved:
             self.file.save(state.arrays, state.records)
-            self.checks_saved, self.last_save = state.checks_done, time.monotonic()
+            self.evaluations_saved, self.last_save = state.evaluations_done, time.monotonic()
 
 
-# ---- the loop over checks ------------------------------------------------------------------------
+# ---- the loop over evaluations -------------------------------------------------------------------
 
 
-def _checks(
+def _evaluations(
     state: TrainingState,
     runs: Sequence[TrainingRun],
     prompts: PromptDistribution,
@@ -181,15 +181,15 @@ def _checks(
     key: Key[Array, ""],
     report: Report | None,
 ) -> Iterator[TrainingState]:
-    """Train from check to check until every run has ended."""
+    """Train from evaluation to evaluation until every run has ended."""
     batch_key, test_key = jr.split(key)
     test_batch = _sample_batch(prompts, protocol.test_prompts, test_key)
     chunk_sizer = _ChunkSizer()
     max_accuracies = _max_accuracies(runs, test_batch.fact_ids, protocol)
     while state.active.any():
-        check, stack = state.checks_done, state.stack
-        steps = protocol.steps_at(max(check - 1, 0))
-        for chunk in chunk_sizer.chunks(protocol.steps_at(check) - steps):
+        evaluation, stack = state.evaluations_done, state.stack
+        steps = protocol.steps_at(max(evaluation - 1, 0))
+        for chunk in chunk_sizer.chunks(protocol.steps_at(evaluation) - steps):
             stack = advance(
                 stack,
                 prompts,
@@ -206,41 +206,41 @@ def _checks(
         loss, accuracy, finite = (
             np.asarray(array).tolist() for array in evaluate(stack, test_batch)
         )
-        checks = tuple(Check(steps, *pair) for pair in zip(loss, accuracy, strict=True))
-        statuses = _statuses(state, checks, finite, max_accuracies, runs, protocol)
-        state = state.after_check(stack, checks, statuses)
+        evaluations = tuple(Evaluation(steps, *pair) for pair in zip(loss, accuracy, strict=True))
+        statuses = _statuses(state, evaluations, finite, max_accuracies, runs, protocol)
+        state = state.after_evaluation(stack, evaluations, statuses)
         yield state
         _report_progress(report, state, steps)
 
 
 def _statuses(
     state: TrainingState,
-    checks: Sequence[Check],
+    evaluations: Sequence[Evaluation],
     finite: Sequence[bool],
     max_accuracies: Sequence[float],
     runs: Sequence[TrainingRun],
     protocol: Protocol,
 ) -> tuple[TrainingStatus | None, ...]:
-    """Return how each run ends at a check, or None; for runs that have ended it is ignored."""
+    """Return how each run ends at an evaluation, or None; ignored for runs that have ended."""
 
     def run_status(
-        before: Sequence[Check], check: Check, finite: bool, max_accuracy: float
+        before: Sequence[Evaluation], evaluation: Evaluation, finite: bool, max_accuracy: float
     ) -> TrainingStatus | None:
         if not finite:
             return TrainingStatus.DIVERGED
-        if check.accuracy > protocol.criterion:
+        if evaluation.accuracy > protocol.criterion:
             return TrainingStatus.CRITERION_REACHED
-        if check.steps >= protocol.steps:
+        if evaluation.steps >= protocol.steps:
             return TrainingStatus.STEP_LIMIT
-        best = max(check.accuracy for check in (*before, check))
-        too_low = max_accuracy <= protocol.criterion or protocol.stops_early(check.steps, best)
+        best = max(evaluation.accuracy for evaluation in (*before, evaluation))
+        too_low = max_accuracy <= protocol.criterion or protocol.stops_early(evaluation.steps, best)
         return TrainingStatus.STOPPED_EARLY if too_low else None
 
-    inputs = zip(state.checks, checks, finite, max_accuracies, strict=True)
+    inputs = zip(state.evaluations, evaluations, finite, max_accuracies, strict=True)
     statuses = list(zip(_groups(runs), (run_status(*args) for args in inputs), strict=True))
-    won = {group for group, status in statuses if status is TrainingStatus.CRITERION_REACHED}
+    succeeded = {group for group, status in statuses if status is TrainingStatus.CRITERION_REACHED}
     return tuple(
-        TrainingStatus.OVERTAKEN if status is None and group in won else status
+        TrainingStatus.GROUP_SUCCEEDED if status is None and group in succeeded else status
         for group, status in statuses
     )
 
@@ -257,10 +257,10 @@ def _max_accuracies(
     tables: dict[int, Bool[np.ndarray, " outputs"]] = {}  # runs of one start share its embeddings
     accuracies = []
     for run in runs:
-        outputs = run.start.embeddings.outputs
+        outputs = run.initial_model.embeddings.outputs
         if id(outputs) not in tables:
             tables[id(outputs)] = decodable(np.asarray(outputs))
-        targets = run.start.targets(run.prompts.fact_answers[fact_ids])
+        targets = run.initial_model.targets(run.prompts.fact_answers[fact_ids])
         accuracies.append(float(np.mean(tables[id(outputs)][np.asarray(targets)])))
     return accuracies
 
@@ -278,7 +278,7 @@ class _ChunkSizer:
         self.clock, self.steps = clock, 1
 
     def chunks(self, steps: int) -> Iterator[int]:
-        """Split steps into chunks; the time until the next chunk is taken is the chunk's."""
+        """Split steps into chunks, timing each until the caller requests the next one."""
         while steps:
             chunk = min(self.steps, steps)
             start = self.clock()
@@ -290,8 +290,8 @@ class _ChunkSizer:
 
 def _report_progress(report: Report | None, state: TrainingState, steps: int) -> None:
     if report is not None:
-        last = [checks[-1] for checks in state.checks]
-        best = max(last, key=lambda check: check.accuracy)
+        last = [evaluations[-1] for evaluations in state.evaluations]
+        best = max(last, key=lambda evaluation: evaluation.accuracy)
         report(steps, loss=best.loss, accuracy=best.accuracy)
 
 
@@ -302,12 +302,12 @@ def _result(state: TrainingState, index: int, run: TrainingRun) -> TrainingResul
     def without_padding(leaf: Array, start: Array) -> Array:
         return leaf[index][tuple(slice(size) for size in start.shape)]
 
-    weights = jax.tree.map(without_padding, state.stack.models.weights, run.start.weights)
+    weights = jax.tree.map(without_padding, state.stack.models.weights, run.initial_model.weights)
     return TrainingResult(
-        model=eqx.tree_at(lambda model: model.weights, run.start, weights),
+        model=eqx.tree_at(lambda model: model.weights, run.initial_model, weights),
         status=status,
         learning_rate=run.learning_rate,
-        checks=state.checks[index],
+        evaluations=state.evaluations[index],
     )
 
 
@@ -317,11 +317,13 @@ def _result(state: TrainingState, index: int, run: TrainingRun) -> TrainingResul
 def _stack_runs(
     runs: Sequence[TrainingRun], protocol: Protocol, padding: PaddedSizes | None = None
 ) -> RunStack:
-    models, answers = _stack_models([run.start for run in runs]), _stack_answers(runs)
+    models, answers = _stack_models([run.initial_model for run in runs]), _stack_answers(runs)
     if models.vocabulary != runs[0].prompts.vocabulary:
-        raise FactmemError("the start and the prompts of a run must have the same vocabulary")
+        raise FactmemError(
+            "the initial model and the prompts of a run must have the same vocabulary"
+        )
     if not all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(models)):
-        raise FactmemError("the start of a run must be finite, got NaN or infinity")
+        raise FactmemError("the initial model of a run must be finite, got NaN or infinity")
     count, dtype = len(runs), models.weights.query.dtype
     hyperparameters = Hyperparameters(
         learning_rate=jnp.asarray([run.learning_rate for run in runs], dtype),
@@ -331,7 +333,7 @@ def _stack_runs(
     )
     answer_mask = None
     if padding is not None:
-        models = _stack_models([padding.pad_model(run.start) for run in runs])
+        models = _stack_models([padding.pad_model(run.initial_model) for run in runs])
         answers = jnp.stack([padding.pad_prompts(run.prompts).fact_answers for run in runs])
         answer_mask = jnp.stack([padding.answer_mask(run.prompts) for run in runs])
     return init_stack(models, hyperparameters, answers, protocol.step_config, answer_mask)
@@ -354,7 +356,7 @@ def _stack_answers(runs: Sequence[TrainingRun]) -> Int[Array, "runs facts"]:
     for run in runs:
         if not eqx.tree_equal(first, without_answers(run.prompts)):
             raise FactmemError(
-                "runs that are trained together must have the same prompts, up to the answers"
+                "runs that are trained together must have the same prompts except for the answers"
             )
     return jnp.stack([run.prompts.fact_answers for run in runs])
 

@@ -240,7 +240,7 @@ class Transformer(eqx.Module):
         return jnp.einsum("hki,hkj->hij", self.weights.key, self.weights.query)
 
     @property
-    def stored_numbers(self) -> int:
+    def total_parameters(self) -> int:
         """The number of entries of all arrays, biases and embedding tables included."""
         return sum(leaf.size for leaf in jax.tree.leaves((self.weights, self.embeddings)))
 

@@ -30,7 +30,7 @@ class RecallResult:
         accuracy: fraction of facts whose answer wins in *every* prompt; a tie is not recall.
         sampled_accuracy: fraction of sampled prompts whose answer wins; NaN without samples.
         min_margin: minimum of (u_a* − u_y)·F over all prompts and other outputs y.
-        relative_margin: minimum of the same divided by ‖F‖ ‖u_a* − u_y‖.
+        min_relative_margin: minimum of the same divided by ‖F‖ ‖u_a* − u_y‖.
     """
 
     facts: int
@@ -38,7 +38,7 @@ class RecallResult:
     accuracy: float
     sampled_accuracy: float
     min_margin: float
-    relative_margin: float
+    min_relative_margin: float
 
 
 def recall(
@@ -61,7 +61,7 @@ def recall(
     """
     noise = strongest_noise(model.scores(), model.vocabulary)
     min_margins = np.full(prompts.facts, np.inf)
-    relative_margin, correct = np.inf, 0
+    min_relative_margin, correct = np.inf, 0
     batch_size = max(1, min(_MAX_BATCH, _MAX_BATCH_COUNTS // model.vocabulary.prompt_tokens))
     fact_ids = np.arange(prompts.facts, dtype=np.int32)
     batches = np.split(fact_ids, range(batch_size, prompts.facts, batch_size))
@@ -75,7 +75,9 @@ def recall(
             if number < prompts_per_fact:
                 correct += int(np.sum(np.asarray(margins.margin) > 0))
             min_margins[facts] = np.minimum(min_margins[facts], _nan_as_lost(margins.margin))
-            relative_margin = min(relative_margin, float(_nan_as_lost(margins.relative).min()))
+            min_relative_margin = min(
+                min_relative_margin, float(_nan_as_lost(margins.relative).min())
+            )
     sampled = prompts.facts * prompts_per_fact
     return RecallResult(
         facts=prompts.facts,
@@ -83,7 +85,7 @@ def recall(
         accuracy=float(np.mean(min_margins > 0)),
         sampled_accuracy=correct / sampled if sampled else np.nan,
         min_margin=float(min_margins.min()),
-        relative_margin=relative_margin,
+        min_relative_margin=min_relative_margin,
     )
 
 

@@ -31,7 +31,7 @@ from factmem.transformer import (
     compile_smallest,
     recall,
 )
-from factmem.transformer.compiler.fit import FitData, Readout, _outputs, balance
+from factmem.transformer.compiler.fit import FitData, FittedWeights, _outputs, balance
 from factmem.transformer.compiler.smallest import default_dim
 
 TABLE = FactTable.random(8, 8, 3, seed=0)
@@ -177,7 +177,9 @@ def test_result_is_float32_under_strict_promotion_and_64_bit_mode(small):
 @given(st.integers(0, 10**6))
 def test_balance_only_scales_the_outputs(seed):
     rng = np.random.default_rng(seed)
-    readout = Readout(*(rng.normal(size=s) for s in ((3, 2, 5), (3, 2, 5), (4, 5), (4,), (4, 5))))
+    readout = FittedWeights(
+        *(rng.normal(size=s) for s in ((3, 2, 5), (3, 2, 5), (4, 5), (4,), (4, 5)))
+    )
     readout = readout._replace(mlp_in=readout.mlp_in * np.array([[1e-3], [1], [1], [1e3]]))
     data = FitData(
         rng.normal(size=(9, 5)), rng.integers(9, size=(7, 3)), np.zeros((2, 5)), np.zeros(7, int)

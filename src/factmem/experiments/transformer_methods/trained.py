@@ -1,11 +1,11 @@
-"""Training from a random start."""
+"""Training from random initialization."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from factmem._core.result import Result
-from factmem.experiments.specs import COMPLETED_SHARE, restore_types
+from factmem.experiments.specs import COMPLETED_FRACTION, restore_types
 from factmem.experiments.transformer_methods import TransformerMethod, register_transformer_method
 from factmem.training.protocol import Protocol
 
@@ -30,18 +30,18 @@ class BestOfRuns(Result):
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """The best run in numbers."""
+        """Metrics of the best run."""
         return {
             "learning_rate": self.best.learning_rate,
             "steps": self.best.steps,
             "status": self.status.label,
             "best_accuracy": self.best.best_accuracy,
-            "run_steps": sum(run.steps for run in self.runs),
+            "total_steps": sum(run.steps for run in self.runs),
             "flops": self.flops,
         }
 
 
-@register_transformer_method("trained", summary="trained from a random start", order=4)
+@register_transformer_method("trained", summary="trained from random initialization", order=4)
 @dataclass(frozen=True, kw_only=True)
 class Train(TransformerMethod):
     """Train by a protocol and take the best learning rate.
@@ -51,13 +51,13 @@ class Train(TransformerMethod):
         padding: the largest numbers of subjects, relations, noise tokens, answers and facts, and
             optionally of heads and neurons (`width`), for which the training is compiled. Tables
             of many sizes then share one program.
-        share_criterion: whether the first run that reaches the criterion stops the others; if
-            not, every run goes on to its own end.
+        stop_when_one_succeeds: whether the first run that reaches the criterion stops the
+            others; if not, each run continues until it ends on its own.
     """
 
     protocol: Protocol
     padding: Mapping[str, int] | None = None
-    share_criterion: bool = True
+    stop_when_one_succeeds: bool = True
 
     def draw_embeddings(self, dim: int, vocabulary: Any, key: Any) -> Any:
         """Draw the embeddings of the start that `build` draws with the same key."""
@@ -80,7 +80,7 @@ class Train(TransformerMethod):
 
         start = Transformer.draw(shape, instance.vocabulary, key=instance.start_key)
         prompts, protocol = instance.prompts, self.protocol
-        if self.share_criterion:
+        if self.stop_when_one_succeeds:
             runs = runs_for_learning_rates(start, prompts, protocol)
         else:
             runs = [TrainingRun(start, prompts, rate) for rate in protocol.learning_rates]
@@ -99,7 +99,7 @@ class Train(TransformerMethod):
             status=best.status,
             best=best,
             runs=tuple(results),
-            flops=steps * step_flops(shape, instance.vocabulary, protocol.batch),
+            flops=steps * step_flops(shape, instance.vocabulary, protocol.batch_size),
         )
 
     def _padded_sizes(self) -> Any:
@@ -117,12 +117,12 @@ class Train(TransformerMethod):
         """Count the floating-point operations of a training step."""
         from factmem.training import step_flops
 
-        return float(step_flops(shape, vocabulary, self.protocol.batch))
+        return float(step_flops(shape, vocabulary, self.protocol.batch_size))
 
     @property
     def expected_steps(self) -> float:
         """The expected number of steps of all runs."""
-        return COMPLETED_SHARE * len(self.protocol.learning_rates) * self.protocol.steps
+        return COMPLETED_FRACTION * len(self.protocol.learning_rates) * self.protocol.steps
 
     def config(self) -> dict[str, Any]:
         """Return the method as JSON data: all numbers of the protocol, not its name."""
@@ -130,7 +130,7 @@ class Train(TransformerMethod):
             "method": self.name,
             "training": asdict(self.protocol),
             "padding": None if self.padding is None else dict(self.padding),
-            "share_criterion": self.share_criterion,
+            "stop_when_one_succeeds": self.stop_when_one_succeeds,
         }
 
     @classmethod
@@ -139,5 +139,5 @@ class Train(TransformerMethod):
         return cls(
             protocol=Protocol(**restore_types(Protocol, config["training"])),
             padding=config.get("padding"),
-            share_criterion=config.get("share_criterion", True),
+            stop_when_one_succeeds=config.get("stop_when_one_succeeds", True),
         )

@@ -6,7 +6,7 @@ Nothing is trained on prompts. There are three steps:
    subjects and relations above EOS. With sharp scores the head reads the one of subject, relation
    and EOS that it scores highest: a known token for every fact, whatever the noise. So every fact
    has one fixed input to the rest of the network.
-2. *Readout* (`fit.py`). Values, outputs and the MLP are fitted on all facts by L-BFGS.
+2. *FittedWeights* (`fit.py`). Values, outputs and the MLP are fitted on all facts by L-BFGS.
 3. *Certificate* (`certificate.py`) of the weights, rounded to 16 bits: it covers every prompt and
    the rounding of float32. The fit stops when every fact is certified.
 """
@@ -33,10 +33,10 @@ from factmem.memories.precision import rounded
 from factmem.transformer.certificate import Certificate, certify
 from factmem.transformer.compiler.fit import (
     FitData,
-    Readout,
+    FittedWeights,
     balance,
-    fit_readout,
-    initial_readout,
+    fit_weights,
+    initial_weights,
 )
 from factmem.transformer.compiler.keys import choose_keys
 from factmem.transformer.constructions.construction import (
@@ -99,7 +99,7 @@ class CompileResult(ConstructionResult):
         return {
             **super().metrics,
             **self.certificate.metrics,
-            "bits": DEFAULT_WEIGHT_BITS,
+            "bits_per_weight": DEFAULT_WEIGHT_BITS,
             "iterations": self.iterations,
             "fit_status": self.fit_status.label,
         }
@@ -152,15 +152,15 @@ def compile_facts(
     data = _fit_data(reader, tokens, prompts, embeddings, convention)
     _check_decodable(data)
 
-    def is_certified(readout: Readout) -> bool:
+    def is_certified(fitted: FittedWeights) -> bool:
         # As for the final model: in float64 mode a weight may round to another level.
         with jax.enable_x64(False):
-            return certify(build(readout), prompts).certified_accuracy == 1
+            return certify(build(fitted), prompts).certified_accuracy == 1
 
-    start = initial_readout(data, shape, bias=convention.mlp_bias, rng=rng)
-    fit = fit_readout(start, data, is_certified, report)
+    start = initial_weights(data, shape, bias=convention.mlp_bias, rng=rng)
+    fit = fit_weights(start, data, is_certified, report)
     with jax.enable_x64(False):
-        model = build(balance(fit.readout, data))
+        model = build(balance(fit.weights, data))
         certificate = certify(model, prompts)
     scores = np.asarray(model.scores()).T
     blocks = scores > scores[:, -1:]
@@ -235,10 +235,10 @@ def _build_model(
     shape: Shape,
     prompts: PromptDistribution,
     convention: Convention,
-    readout: Readout,
+    fitted: FittedWeights,
 ) -> Transformer:
     """Build a transformer with 16-bit weights."""
-    weights = Weights(heads.query, heads.key, *jax.tree.map(_float32, readout))
+    weights = Weights(heads.query, heads.key, *jax.tree.map(_float32, fitted))
     weights = rounded(weights, DEFAULT_WEIGHT_BITS)
     return Transformer(weights, embeddings, shape, prompts.vocabulary, convention)
 

@@ -4,16 +4,16 @@ from typing import Any
 
 from factmem.experiments.memory_methods import BuiltMemory, register_memory_method
 
-__all__ = ["maximal"]
+__all__ = ["optimal"]
 
 
 @register_memory_method(
-    "maximal",
-    summary="optimal linear memory, with a proof of feasibility",
+    "optimal",
+    summary="optimal linear memory, with a proof that storage is or is not possible",
     max_steps=20_000,
     order=5,
 )
-def maximal(associations: Any, *, key: Any, report: Any) -> BuiltMemory:
+def optimal(associations: Any, *, key: Any, report: Any) -> BuiltMemory:
     """Find the best matrix, or prove that no matrix stores all associations."""
     from factmem import memories
 
