@@ -219,7 +219,7 @@ def test_panels_fill_rows_and_spare_axes_are_hidden():
 def test_a_long_title_is_broken_into_lines_that_fit():
     title = "16 subjects, 4 relations, 8 answers each, softmax attention, sgd, " * 3
     figure = draw(chart(), title=title)
-    render(figure)
+    figure.draw_without_rendering()
     (text,) = [text for text in figure.texts if "softmax" in text.get_text()]
     assert text.get_text().split() == title.split()
     extent = text.get_window_extent()
