@@ -50,7 +50,7 @@ def test_finds_the_median_over_seeds_and_repeats_no_run(stand_in, store):
         assert seed["upper"] == seed["lower"] + 1
         assert seed["facts"] == seed["lower"]
         assert seed["status"] == "bracketed"
-        assert seed["probes"][-1]["source"] == "run"
+        assert seed["probes"][-1]["from_store"] is False
         assert seed["min_relative_margin"] > 0
     assert [seed["lower"] for seed in data["seeds"]] == [7, 6, 9]
     assert data["lower"] == data["facts"] == 7
@@ -61,16 +61,16 @@ def test_finds_the_median_over_seeds_and_repeats_no_run(stand_in, store):
     assert store.exists()
     again = run_json(*LINEAR, "--seeds", "3", "--seed", "5")
     assert again["probes_read"] == again["probes"] == data["probes"]
-    assert {p["source"] for s in again["seeds"] for p in s["probes"]} == {"read"}
+    assert {p["from_store"] for s in again["seeds"] for p in s["probes"]} == {True}
     assert [s["lower"] for s in again["seeds"]] == [s["lower"] for s in data["seeds"]]
     more = run_json(*LINEAR, "--seeds", "2", "--seed", "7")
-    assert {p["source"] for p in more["seeds"][0]["probes"]} == {"read"}
-    assert {p["source"] for p in more["seeds"][1]["probes"]} == {"run"}
+    assert {p["from_store"] for p in more["seeds"][0]["probes"]} == {True}
+    assert {p["from_store"] for p in more["seeds"][1]["probes"]} == {False}
     text = run_text(*LINEAR, "--seeds", "2", "--seed", "5")  # 7 and 6, from the store
     assert "│ facts stored (lower median) │ 6 │" in text
     text = run_text(*LINEAR, "--seed", "5")  # all of it from the store
     assert f"│ largest stored N │ {data['seeds'][0]['lower']} │" in text
-    assert f"Seed 5: stored {data['seeds'][0]['lower']}, not stored" in text
+    assert f"Seed 5: the largest stored N is {data['seeds'][0]['lower']};" in text
     assert "factmem runs lists them" in text
 
 

@@ -8,7 +8,7 @@ import factmem.experiments
 import factmem.paper
 from factmem.experiments.measurement import uncached_tasks
 from factmem.paper import Claim, Finding
-from factmem.paper.claim import between, close
+from factmem.paper.claim import check_between, check_close
 
 
 def measure_one(*, seed):
@@ -28,10 +28,10 @@ def make_claim(name, checks, refuted=False):
 
 
 CLAIMS = {
-    "good": make_claim("good", [between("one", 1.0, 0)]),
-    "near": make_claim("near", [close("one", 1.02, 1, 0.1)]),
-    "bad": make_claim("bad", [between("one", 1.0, 2)]),
-    "refuted": make_claim("refuted", [between("one", 1.0, 2)], refuted=True),
+    "good": make_claim("good", [check_between("one", 1.0, 0)]),
+    "near": make_claim("near", [check_close("one", 1.02, 1, 0.1)]),
+    "bad": make_claim("bad", [check_between("one", 1.0, 2)]),
+    "refuted": make_claim("refuted", [check_between("one", 1.0, 2)], refuted=True),
 }
 
 
@@ -54,9 +54,9 @@ def test_json_has_the_evidence_of_a_claim():
     assert claim["max_deviation"] == pytest.approx(0.02)
     (check,) = claim["evidence"]
     assert check == {
-        "what": "one",
+        "quantity": "one",
         "measured": 1.02,
-        "expected": "1 up to 10%",
+        "expected": "1 ± 10%",
         "holds": True,
         "deviation": pytest.approx(0.02),
     }

@@ -19,14 +19,14 @@ def test_every_method_has_the_same_keys(method):
     data = run_json("memory", method, "--dim", 16, "--facts", 12, *sizes)
     assert set(data) >= KEYS
     assert (data["method"], data["dim"], data["facts"], data["outputs"]) == (method, 16, 12, 12)
-    assert data["bits"] is None
+    assert data["bits_per_weight"] is None
     assert data["seconds"] >= 0
     assert data["compile_seconds"] >= 0
     for name in required:
         assert data[name] == 12
 
 
-def test_maximal_reports_its_proof():
+def test_optimal_reports_its_proof():
     stored = run_json("memory", "optimal", "--dim", 8, "--facts", 8)
     assert (stored["verdict"], stored["feasible"]) == ("feasible", True)
     assert stored["min_margin"] > 0
@@ -40,7 +40,7 @@ def test_maximal_reports_its_proof():
     assert (
         "No matrix stores all associations; the accuracy is that of the squared-hinge minimizer."
     ) in text
-    assert "storing all associations is │ infeasible" in text
+    assert "storing all associations │ infeasible" in text
     assert "bits per parameter" in text
     assert "The accuracy is below the required 1.0." in text
 
@@ -58,7 +58,7 @@ def test_weights_can_be_rounded_or_perturbed():
     exact = run_json(*size)["min_margin"]
     rounded = run_json(*size, "--bits", 3)
     noisy = run_json(*size, "--weight-noise", 0.1)
-    assert (rounded["bits"], noisy["weight_noise"]) == (3, 0.1)
+    assert (rounded["bits_per_weight"], noisy["weight_noise"]) == (3, 0.1)
     assert len({exact, rounded["min_margin"], noisy["min_margin"]}) == 3
 
 

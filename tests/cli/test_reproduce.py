@@ -9,14 +9,14 @@ import factmem.experiments
 import factmem.paper
 from factmem.experiments import estimate
 from factmem.paper import Claim, Finding, get_figure
-from factmem.paper.claim import between
+from factmem.paper.claim import check_between
 
 
 def make_claim(name, minimum, refuted=False):
     """Return the claim that the cheap figure has at least so many runs."""
 
     def judge(results):
-        return Finding.from_checks([between("runs", float(len(results)), minimum)])
+        return Finding.from_checks([check_between("runs", float(len(results)), minimum)])
 
     return Claim(
         name,

@@ -83,7 +83,7 @@ def test_options_make_a_protocol():
     expected = replace(BEST, learning_rates=(0.2,), steps=50, batch_size=9, evaluations=50)
     options = TrainingOptions(steps=50, batch_size=9, learning_rate=0.2, optimizer="muon")
     assert options.to_protocol() == expected
-    assert TrainingOptions(steps=1000, optimizer="adam").to_protocol().checks == 128
+    assert TrainingOptions(steps=1000, optimizer="adam").to_protocol().evaluations == 128
 
 
 def test_reports_the_best_of_three_learning_rates(monkeypatch):

@@ -37,7 +37,7 @@ def train(start=START, seed=3, rate=0.25, steps=1, batch_size=6, **options):
         key=key,
         learning_rate=rate,
         steps=steps,
-        batch_size=batch,
+        batch_size=batch_size,
         **options,
     )
 

@@ -28,7 +28,7 @@ specs = st.builds(
         PromptSpec, noise=st.none() | sizes, length=sizes, subject_power=st.floats(0, 3)
     ),
     method=st.sampled_from(["flow", "sgd", "softmax-sgd"]),
-    start=st.sampled_from(["equal", "balanced", "random"]),
+    init=st.sampled_from(["equal", "balanced", "random"]),
     scale=positive,
     until=st.none() | positive,
     sgd=st.none() | st.builds(SGDConfig, positive, sizes, sizes),
@@ -57,7 +57,7 @@ def test_specs_round_trip_through_json(spec):
         {"prompts": PromptSpec(length=8)},
         {"prompts": PromptSpec(subject_power=1.0)},
         {"method": "softmax-sgd"},
-        {"start": "balanced"},
+        {"init": "balanced"},
         {"scale": 1e-4},
         {"until": 7.0},
         {"dim": 9},
@@ -146,12 +146,12 @@ def test_sgd_rejects_weights_that_vanish_in_float32(method):
         replace(SPEC, method=method, scale=1e-31).run()
 
 
-@pytest.mark.parametrize("start", ["balanced", "random"])
-def test_a_softmax_head_rejects_other_starts(start):
+@pytest.mark.parametrize("init", ["balanced", "random"])
+def test_a_softmax_head_rejects_other_initial_weights(init):
     with pytest.raises(
-        FactmemError, match=f"a softmax head needs the start 'equal', got '{start}'"
+        FactmemError, match=f"a softmax head needs the initial weights 'equal', got '{init}'"
     ):
-        replace(SPEC, method="softmax-sgd", init=start).run()
+        replace(SPEC, method="softmax-sgd", init=init).run()
 
 
 def test_seeds_change_embeddings_and_prompts():

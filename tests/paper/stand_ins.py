@@ -43,7 +43,7 @@ class PowerLawProblem(CapacityProblem):
         return self.dim**2
 
     @property
-    def density(self):
+    def expected_facts_per_parameter(self):
         return self.parameters ** (self.exponent - 1) / 2
 
     @property
@@ -109,7 +109,10 @@ def train_by_law(monkeypatch, exponent=1.0, limited=()):
         return {"stored": subjects * relations <= limit}
 
     def decode(*, dim, **_):
-        return {"facts": 0.75 if dim in limited else 1.0, "answers": 1.0}
+        return {
+            "decodable_facts_fraction": 0.75 if dim in limited else 1.0,
+            "decodable_answers_fraction": 1.0,
+        }
 
     monkeypatch.setattr(transformer_capacity, "EXPERIMENT", Experiment("law", 1, store))
     monkeypatch.setattr(decodable, "EXPERIMENT", Experiment("decodable", 1, decode))

@@ -47,7 +47,7 @@ def test_exponent_needs_a_narrow_interval_that_meets_the_range():
     for half_width in (0.51, math.inf):
         wide = PowerLaw(1.5, 1.5 - half_width, 1.5 + half_width, 1.0)
         assert not check_exponent("it", wide, 1, 2).holds
-    assert "0.800 to 1.200" in check_exponent("it", law, 1, 2).what
+    assert "0.800 to 1.200" in check_exponent("it", law, 1, 2).quantity
 
 
 def test_fit_of_a_missing_or_zero_value_has_no_exponent():
@@ -81,7 +81,7 @@ def test_verdict_follows_from_the_checks():
         [GOOD, check_close("a", 1.02, 1.0, 0.1), check_close("b", 0.95, 1.0, 0.1)]
     )
     assert near.verdict is Verdict.HOLDS_WITHIN
-    assert near.within == pytest.approx(0.05)
+    assert near.max_deviation == pytest.approx(0.05)
     assert Finding.from_checks([check_close("a", 1.5, 1.0, 0.1)]).verdict is Verdict.FAILS
     assert Finding.from_checks([check_close("exact", 1 + 1e-9, 1.0, 0.1)]).verdict is Verdict.HOLDS
 

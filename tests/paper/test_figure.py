@@ -61,7 +61,7 @@ def test_empty_group_needs_no_work(store):
 def test_rejects_missing_or_failed_runs_unless_partial_figures_are_allowed():
     figure = make_figure("a", 1, 2)
     first, second = figure.measurement.tasks
-    message = "figure a cannot be drawn in part, and 1 runs are missing"
+    message = "figure a needs all of its runs; 1 run is missing"
     with pytest.raises(FactmemError, match=message):
         figure.draw({first.identity: execute(first)})
     failed = failure_record(second, ZeroDivisionError(), 1.0)

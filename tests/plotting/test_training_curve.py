@@ -5,7 +5,7 @@ import numpy as np
 
 from factmem.facts.vocabulary import Vocabulary
 from factmem.plotting import draw_matplotlib, save_figure, training_curve
-from factmem.training import Check, TrainingResult, TrainingStatus
+from factmem.training import Evaluation, TrainingResult, TrainingStatus
 from factmem.transformer import Shape, Transformer
 
 MODEL = Transformer.draw(Shape(2, 1, 1), Vocabulary(1, 1, 1, 1), key=jr.key(0))
@@ -16,7 +16,7 @@ def run(learning_rate, *checks):
         model=MODEL,
         status=TrainingStatus.STEP_LIMIT,
         learning_rate=learning_rate,
-        evaluations=tuple(Check(*check) for check in checks),
+        evaluations=tuple(Evaluation(*check) for check in checks),
     )
 
 

@@ -6,7 +6,7 @@ from tests.plotting import samples
 
 from factmem.experiments import Experiment, IndependentTasks, Store, Task
 from factmem.paper import Claim, Finding, PaperFigure, Verdict, get_figure
-from factmem.paper.claim import between
+from factmem.paper.claim import check_between
 from factmem.plotting.plot import Axis, Chart, DataTable, Line, Slope, Span
 from factmem.report.reproduction import key_numbers, reproduce, reproduction_measurement
 
@@ -136,7 +136,7 @@ def figure(name, *numbers):
 def claim(name, minimum, *numbers):
     def judge(results):
         total = sum(result["twice"] for result in results)
-        return Finding.from_checks([between("sum", total, minimum)])
+        return Finding.from_checks([check_between("sum", total, minimum)])
 
     return Claim(name, "It is so.", "nowhere", "By doubling.", tasks(*numbers), judge)
 

@@ -52,7 +52,7 @@ def test_checks_are_evenly_spaced(steps, data):
         ({"steps": 0}, "got 128 evaluations and 0 steps"),
         ({"steps": 100}, "got 128 evaluations and 100 steps"),
         ({"steps": 2**30 + 1}, "steps must be at most 1073741824, got 1073741825"),
-        ({"batch_size": 0}, "batch must be at least 1, got 0"),
+        ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
         ({"test_prompts": 0}, "test_prompts must be at least 1, got 0"),
         ({"momentum": 1.0}, "momentum must be at least 0 and less than 1, got 1.0"),
         ({"beta2": -0.1}, "beta2 must be at least 0 and less than 1, got -0.1"),

@@ -410,7 +410,7 @@ def test_writes_checkpoints_during_training(tmp_path, monkeypatch):
         {"protocol": replace(PROTOCOL, criterion=0.7)},
         {"protocol": replace(PROTOCOL, learning_rates=(1e-6, 2e-2, 3.0))},
         {"runs": [replace(run, group=0) for run in separate_runs()]},
-        {"runs": [replace(run, start=make_start(1)) for run in separate_runs()]},
+        {"runs": [replace(run, initial_model=make_start(1)) for run in separate_runs()]},
         {
             "runs": [
                 replace(

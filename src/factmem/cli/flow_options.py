@@ -129,7 +129,7 @@ class LearningOptions:
         for name, maximum in (("steps", _MAX_INT), ("batch_size", _MAX_BATCH), ("dim", _MAX_INT)):
             value = getattr(self, name)
             if value is not None and value > maximum:
-                raise FactmemError(f"--{name} must be at most {maximum}, got {value}")
+                raise FactmemError(f"{flag(name)} must be at most {maximum}, got {value}")
         check_array_size(self.dim or 1, self.dim or 1)
         if not 0 < self.scale <= _MAX_SCALE:
             raise FactmemError(
@@ -144,7 +144,7 @@ class LearningOptions:
         if self.attention == "softmax" and self.init != "equal":
             raise FactmemError(f"--attention softmax cannot be combined with --init {self.init}")
         sgd = self.resolved_method == "sgd"
-        for name in ("until",) if sgd else ("learning_rate", "steps", "batch"):
+        for name in ("until",) if sgd else ("learning_rate", "steps", "batch_size"):
             if getattr(self, name) is not None:
                 raise FactmemError(f"{flag(name)} requires --method {'flow' if sgd else 'sgd'}")
 

@@ -169,7 +169,9 @@ class FlowInstance:
         from factmem.dynamics import SoftmaxHead
 
         if self.init != "equal":
-            raise FactmemError(f"a softmax head needs the start 'equal', got '{self.init}'")
+            raise FactmemError(
+                f"a softmax head needs the initial weights 'equal', got '{self.init}'"
+            )
         vocabulary = self.prompts.vocabulary
         head = SoftmaxHead.equal(
             vocabulary.prompt_tokens,
