@@ -17,8 +17,8 @@ from factmem.experiments import (
     LinearCapacityProblem,
     LocalWorkers,
     MLPCapacityProblem,
+    ProbeVerdict,
     TransformerCapacityProblem,
-    Verdict,
     trace_search,
 )
 from factmem.facts.vocabulary import Vocabulary
@@ -94,7 +94,7 @@ def search_costs(capacity: Capacity):
     limit = seed.bracket.lower
     authors_search = trace_search(
         capacity.problem.paper_search,
-        lambda size: Verdict.STORED if size <= limit else Verdict.NOT_STORED,
+        lambda size: ProbeVerdict.STORED if size <= limit else ProbeVerdict.NOT_STORED,
     )
     assert authors_search.bracket == Bracket(limit, limit + 1)
 

@@ -43,11 +43,11 @@ SMALLEST: dict[str, Grid] = {"smallest": [((16, 8, 2, 16), 4, seed) for seed in 
 
 
 def measure_curves(**config: Any) -> dict[str, Any]:
-    """Train and return the accuracy of every learning rate at every check."""
+    """Train and return the accuracy of every learning rate at every evaluation."""
     result = TransformerSpec.from_config(config).run()
     return {
         "runs": [
-            {"success": run.success, "accuracy": [check.accuracy for evaluation in run.evaluations]}
+            {"success": run.success, "accuracy": [each.accuracy for each in run.evaluations]}
             for run in result.built.runs
         ]
     }
@@ -68,20 +68,20 @@ def curve_task(shape: tuple[int, int, int, int], size: int, seed: int) -> Task:
 
 
 def apply_rule(runs: list[Metrics], protocol: Protocol) -> tuple[bool, int]:
-    """Return whether a training with the rule succeeds, and its number of checks."""
+    """Return whether a training run with the rule succeeds, and its number of evaluations."""
 
-    def last_check(run: Metrics) -> tuple[int, bool]:
-        """Return the check at which a run ends, and whether it has reached the criterion."""
+    def last_evaluation(run: Metrics) -> tuple[int, bool]:
+        """Return the evaluation at which a run ends, and whether it has reached the criterion."""
         last, best = len(run["accuracy"]) - 1, 0.0
-        for check, accuracy in enumerate(run["accuracy"]):
+        for index, accuracy in enumerate(run["accuracy"]):
             best = max(best, accuracy)
-            if check < last and protocol.stops_early(protocol.steps_at(check), best):
-                return check, False
+            if index < last and protocol.stops_early(protocol.steps_at(index), best):
+                return index, False
         return last, run["success"]
 
-    ends = [last_check(run) for run in runs]
-    successes = [check for check, success in ends if success]
-    return bool(successes), sum(min([check, *successes]) for check, _ in ends)
+    ends = [last_evaluation(run) for run in runs]
+    successes = [index for index, success in ends if success]
+    return bool(successes), sum(min([index, *successes]) for index, _ in ends)
 
 
 def compare(grid: Grid, metrics: list[Metrics]) -> dict[str, Any]:
