@@ -1,10 +1,10 @@
-"""The baseline of every speed claim: the same training step in plain, careful, dense JAX.
+"""The baseline of every speed claim: the same training step in straightforward dense JAX.
 
-Written the way one writes a transformer: tokens are embedded into a [batch, T, d] array, keys and
+Written as a standard transformer: tokens are embedded into a [batch, T, d] array, keys and
 values are computed for every position with einsum, softmax runs over positions, optax's Adam
-updates the weights, prompts are sampled inside the step, and Python calls the jitted step once a
+updates the weights, prompts are sampled inside the step, and Python calls the jitted step once per
 step on all cores. It shares no code with factmem, and it must not change after its first
-measurement, for every ratio refers to it.
+measurement, because every speedup is measured against it.
 
 Conventions of the paper's experiments: separate frozen Gaussian tables, scores divided by
 sqrt(d_h), an MLP with a bias, cross-entropy over the answers.
@@ -83,9 +83,9 @@ def sample(key, table, size: Size):
     first_noise = size.subjects + size.relations
     eos = first_noise + size.noise
     tokens = jr.randint(noise_key, (batch, length), first_noise, eos)
-    place = jnp.arange(length)[None, :]
-    tokens = jnp.where(place == i[:, None], subject[:, None], tokens)
-    tokens = jnp.where(place == j[:, None], size.subjects + relation[:, None], tokens)
+    position = jnp.arange(length)[None, :]
+    tokens = jnp.where(position == i[:, None], subject[:, None], tokens)
+    tokens = jnp.where(position == j[:, None], size.subjects + relation[:, None], tokens)
     tokens = tokens.at[:, -1].set(eos)
     return tokens, table[subject, relation]
 
@@ -105,7 +105,7 @@ def loss(weights, tables, tokens, answers):
 
 
 def make_step(size: Size, table, tables, learning_rate: float = 1e-3):
-    """A jitted `step(key, number, weights, optimizer_state)` and the optimizer's initial state."""
+    """Return a jitted `step(key, number, weights, state)` and the optimizer's `init` function."""
     optimizer = optax.adam(learning_rate)
 
     @jax.jit

@@ -53,6 +53,13 @@ def test_an_entry_with_a_module_of_its_name_needs_no_other_module(package):
     assert list(registry) == ["pear", "red-apple"]
 
 
+@pytest.mark.parametrize("name", ["", "..", "../apple", "apple.pear", "a\0b", "a b"])
+def test_names_that_cannot_be_modules_are_unknown(package, name):
+    registry = package(apple=APPLE)
+    with pytest.raises(FactmemError, match="choose from apple"):
+        registry[name]
+
+
 def test_an_entry_in_a_module_of_another_name_is_found(package):
     registry = package(apple=f"{APPLE}; {PEAR}", plum="")
     assert registry["pear"] == 2

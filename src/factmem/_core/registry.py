@@ -3,6 +3,7 @@
 import importlib
 import pkgutil
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from typing import Any, Generic, TypeVar
 
 from factmem._core.errors import FactmemError, printable
@@ -95,9 +96,9 @@ class Registry(Generic[EntryT], Mapping[str, EntryT]):
 
     def _load_own_module(self, name: object) -> None:
         """Import the module that is named after an entry, such as `low_rank` for `low-rank`."""
-        own = str(name).replace("-", "_")
-        for module in self._modules():
-            if module in {prefix + own for prefix in self.prefixes}:
+        for prefix in self.prefixes:
+            module = prefix + str(name).replace("-", "_")
+            if module.isidentifier() and find_spec(f"{self.package}.{module}") is not None:
                 importlib.import_module(f"{self.package}.{module}")
 
     def _load(self) -> None:

@@ -146,10 +146,9 @@ def transformer(
     if scaling == "d=s=r" and answers is not None:
         raise FactmemError("--scaling d=s=r cannot be combined with --answers")
     from factmem.experiments import TransformerCapacityProblem
-    from factmem.transformer.shape import Shape
 
     problem = TransformerCapacityProblem(
-        Shape(shape.dim, shape.heads, shape.head_dim, shape.width),
+        shape.shape(),
         8 if answers is None and scaling != "d=s=r" else answers,
         protocol,
         scaling,

@@ -38,7 +38,7 @@ class MemoryOptions:
     outputs: int | None = None
     """M, the number of possible values (default: N)."""
     target: Literal["identity", "permutation", "blocks"] | None = None
-    """The map f* from inputs to outputs; blocks is ⌊xM/N⌋ (default: identity, or blocks if M is
+    """The map f* from keys to values; blocks is ⌊xM/N⌋ (default: identity, or blocks if M is
     smaller than N)."""
     width: int | None = None
     """m, the number of neurons of an MLP memory; for tangent, the number of pairs of neurons."""

@@ -140,7 +140,7 @@ class ShapeOptions:
 
     def shape(self) -> "Shape":
         """Return the shape."""
-        from factmem.transformer import Shape
+        from factmem.transformer.shape import Shape
 
         return Shape(self.dim, self.heads, self.head_dim, self.width)
 

@@ -104,10 +104,10 @@ class Associations(eqx.Module):
                 f"facts, dim and outputs must be at least 1, got {facts}, {dim} and {outputs}"
             )
         target = target or ("identity" if outputs >= facts else "blocks")
-        key_key, value_key, target_key = jr.split(key, 3)
+        keys_key, values_key, target_key = jr.split(key, 3)
         return cls(
-            keys=embedding(facts, dim, key=key_key),
-            values=embedding(outputs, dim, key=value_key),
+            keys=embedding(facts, dim, key=keys_key),
+            values=embedding(outputs, dim, key=values_key),
             target=draw_target(facts, outputs, target, key=target_key),
         )
 

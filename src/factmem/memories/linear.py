@@ -38,9 +38,9 @@ class LinearMemory(Memory):
 
     matrix: Float[Array, "dim dim"]
 
-    def __call__(self, key: Float[Array, " dim"]) -> Float[Array, " dim"]:
+    def __call__(self, query: Float[Array, " dim"]) -> Float[Array, " dim"]:
         """Compute W e."""
-        return jnp.matmul(self.matrix, key, precision=_HIGHEST)
+        return jnp.matmul(self.matrix, query, precision=_HIGHEST)
 
 
 class LowRankMemory(Memory):
@@ -54,9 +54,9 @@ class LowRankMemory(Memory):
     left: Float[Array, "dim rank"]
     right: Float[Array, "dim rank"]
 
-    def __call__(self, key: Float[Array, " dim"]) -> Float[Array, " dim"]:
+    def __call__(self, query: Float[Array, " dim"]) -> Float[Array, " dim"]:
         """Compute U (Vᵀ e)."""
-        inner = jnp.matmul(self.right.T, key, precision=_HIGHEST)
+        inner = jnp.matmul(self.right.T, query, precision=_HIGHEST)
         return jnp.matmul(self.left, inner, precision=_HIGHEST)
 
     @property

@@ -25,7 +25,7 @@ class Memory(eqx.Module):
     """
 
     @abstractmethod
-    def __call__(self, key: Float[Array, " dim"]) -> Float[Array, " dim"]:
+    def __call__(self, query: Float[Array, " dim"]) -> Float[Array, " dim"]:
         """Compute F(e) for one key e."""
 
     @property

@@ -29,9 +29,9 @@ class MLPMemory(Memory):
     activation: Activation = eqx.field(static=True)
     bias: Float[Array, " width"] | None = None
 
-    def __call__(self, key: Float[Array, " dim"]) -> Float[Array, " dim"]:
+    def __call__(self, query: Float[Array, " dim"]) -> Float[Array, " dim"]:
         """Compute Vᵀ σ(W e + b)."""
-        inner = jnp.matmul(self.into, key, precision=_HIGHEST)
+        inner = jnp.matmul(self.into, query, precision=_HIGHEST)
         hidden = self.activation(inner if self.bias is None else inner + self.bias)
         return jnp.matmul(self.out.T, hidden, precision=_HIGHEST)
 
@@ -49,10 +49,10 @@ class BilinearMemory(Memory):
     right: Float[Array, "width dim"]
     out: Float[Array, "width dim"]
 
-    def __call__(self, key: Float[Array, " dim"]) -> Float[Array, " dim"]:
+    def __call__(self, query: Float[Array, " dim"]) -> Float[Array, " dim"]:
         """Compute Vᵀ ((A e) ⊙ (B e))."""
-        left = jnp.matmul(self.left, key, precision=_HIGHEST)
-        right = jnp.matmul(self.right, key, precision=_HIGHEST)
+        left = jnp.matmul(self.left, query, precision=_HIGHEST)
+        right = jnp.matmul(self.right, query, precision=_HIGHEST)
         return jnp.matmul(self.out.T, left * right, precision=_HIGHEST)
 
 

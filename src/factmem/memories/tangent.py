@@ -42,10 +42,10 @@ class TangentMemory(Memory):
     displacement: Float[Array, "width dim"]
     activation: HermitePolynomial = eqx.field(static=True)
 
-    def __call__(self, key: Float[Array, " dim"]) -> Float[Array, " dim"]:
+    def __call__(self, query: Float[Array, " dim"]) -> Float[Array, " dim"]:
         """Compute (1/m) Σ_i v_i σ'(⟨w_i, e⟩) ⟨p_i, e⟩."""
-        slope = self.activation.derivative()(jnp.matmul(self.into, key, precision=_HIGHEST))
-        shift = jnp.matmul(self.displacement, key, precision=_HIGHEST)
+        slope = self.activation.derivative()(jnp.matmul(self.into, query, precision=_HIGHEST))
+        shift = jnp.matmul(self.displacement, query, precision=_HIGHEST)
         return jnp.matmul(self.out.T, slope * shift, precision=_HIGHEST) / self.out.shape[0]
 
 

@@ -69,7 +69,7 @@ def exact_matching(
         stored = bracket_middle(largest.seeds[-1].bracket) / largest.problem.dim
         return Finding.from_checks(
             [
-                check_close("exactly matched facts over d", exact.factor, 1, 1e-6),
+                check_close("exactly matched facts / d", exact.factor, 1, 1e-6),
                 check_close("exponent of exactly matched facts against d", exact.exponent, 1, 1e-6),
                 check_exponent("N ln N of argmax against d", law, 1.7, 2.2),
                 check_between("facts by argmax over d at the largest d", stored, 3),

@@ -60,9 +60,7 @@ def superposed_tokens(
         return Finding.from_checks(
             [
                 check_exponent("largest block against d", law, 0.8, 1.2),
-                check_between(
-                    "largest block over d", float((blocks / np.array(dims)).max()), high=1
-                ),
+                check_between("largest block / d", float((blocks / np.array(dims)).max()), high=1),
                 check_close(
                     "variance of scores over (|B| + θ²)/d", mean(results, "noise_ratio"), 1, 0.1
                 ),

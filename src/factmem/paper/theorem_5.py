@@ -39,9 +39,7 @@ def invariant(seeds: Sequence[int], sizes: Sequence[int] = (8, 3, 4)) -> Claim:
     def judge(results: SeedResults) -> Finding:
         return Finding.from_checks(
             [
-                check_between(
-                    "largest drift over max W_KQ²", maximum(results, "drift"), high=1e-10
-                ),
+                check_between("largest drift / max W_KQ²", maximum(results, "drift"), high=1e-10),
                 check_between("largest W_KQ reached", minimum(results, "largest_kq"), 0.1),
                 check_between("final loss", maximum(results, "final_loss"), high=0.02),
             ]

@@ -56,9 +56,7 @@ def theorem_6(seeds: Sequence[int], scale: float = 1e-6) -> Claim:
                     _or_nan(met["min_relation_distance"]),
                     high=1e-3,
                 ),
-                check_between(
-                    "largest weight of subjects and noise then, over √α", weight, high=0.1
-                ),
+                check_between("largest weight of subjects and noise then, / √α", weight, high=0.1),
                 check_between(
                     "the same distance with S = 4, which violates the conditions",
                     _or_nan(violated["min_relation_distance"]),

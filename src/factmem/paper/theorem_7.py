@@ -160,10 +160,10 @@ def bound_met(
                 check_close(f"exponent of the loss, α = {power:g}", slope, 1 - power, 0.25)
             )
             ratio = float(np.divide(losses, min_losses).min())
-            checks.append(check_between(f"smallest loss over the bound, α = {power:g}", ratio, 1))
+            checks.append(check_between(f"smallest loss / bound, α = {power:g}", ratio, 1))
         usage = [answer_bits * stored / bits for bits, stored, answer_bits in models]
         return Finding.from_checks(
-            [*checks, check_between("bits stored over bits used", min(usage), 0.02, 1)]
+            [*checks, check_between("bits stored / bits used", min(usage), 0.02, 1)]
         )
 
     return Claim(

@@ -141,8 +141,8 @@ def test_compiles_partial_tables_with_shared_answers():
     assert result.certificate.certified_accuracy == 1.0
     assert recall(result.model, prompts, key=jr.key(2), prompts_per_fact=2).accuracy == 1.0
     assert result.notes == (
-        f"{64 - table.facts} of 64 questions have no fact; the model's answers to them are "
-        "arbitrary.",
+        f"{64 - table.facts} of 64 (subject, relation) pairs have no fact; the model's answers to "
+        "them are arbitrary.",
     )
 
 

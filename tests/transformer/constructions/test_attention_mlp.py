@@ -143,7 +143,7 @@ def test_recalls_tables_with_shared_and_missing_answers():
     assert not table.disjoint
     construction, prompts = construct(table, 384, 96, 2048, block_size=4)
     (note,) = construction.notes
-    assert note.startswith("2 of 32 questions have no fact")
+    assert note.startswith("2 of 32 (subject, relation) pairs have no fact")
     assert recall(construction.model, prompts, key=jr.key(4)).accuracy == 1.0
 
 

@@ -128,7 +128,7 @@ def test_partial_table():
     table = FactTable(grid)
     construction, prompts = construct(table, 512, 256, block_size=4)
     (note,) = construction.notes
-    assert note.startswith(f"{48 - table.facts} of 48 questions have no fact")
+    assert note.startswith(f"{48 - table.facts} of 48 (subject, relation) pairs have no fact")
     assert recall(construction.model, prompts, key=jr.key(1)).accuracy == 1.0
 
 

@@ -118,8 +118,8 @@ def partial_table_notes(prompts: PromptDistribution) -> tuple[str, ...]:
     if prompts.facts == pairs:
         return ()
     return (
-        f"{pairs - prompts.facts} of {pairs} questions have no fact; the model's answers to them "
-        "are arbitrary.",
+        f"{pairs - prompts.facts} of {pairs} (subject, relation) pairs have no fact; the model's "
+        "answers to them are arbitrary.",
     )
 
 
