@@ -34,12 +34,10 @@ def test_optimal_reports_its_proof():
     crowded = run_json("memory", "optimal", "--dim", 8, "--facts", 60)
     assert (crowded["verdict"], crowded["feasible"]) == ("infeasible", False)
     assert crowded["certificate_residual"] < crowded["certificate_threshold"]
-    assert (stored["status"], crowded["status"]) == ("proved_feasible", "proved_infeasible")
+    assert (stored["status"], crowded["status"]) == ("feasible", "infeasible")
     text = run_text("memory", "optimal", "--dim", 8, "--facts", 60, "--require", 1, code=1)
-    assert "│ status │ proved_infeasible │" in text
-    assert (
-        "No matrix stores all associations; the accuracy is that of the squared-hinge minimizer."
-    ) in text
+    assert "│ status │ infeasible │" in text
+    assert "no linear memory recalls all associations; the accuracy is that of the " in text
     assert "storing all associations │ infeasible" in text
     assert "bits per parameter" in text
     assert "The accuracy is below the required 1.0." in text

@@ -35,11 +35,11 @@ class FactTableError(FactmemError):
 
 
 class StoreError(FactmemError):
-    """A run store that is damaged, foreign, of another version, or not writable."""
+    """A run store that is damaged, not written by factmem, of another version, or not writable."""
 
 
 class TensorFileError(FactmemError):
-    """A tensor file that is damaged, foreign, of the wrong shape, or contains NaN or infinity."""
+    """A tensor file that is damaged, not from factmem, of the wrong shape, or not finite."""
 
 
 def printable(text: str, limit: int = 60) -> str:

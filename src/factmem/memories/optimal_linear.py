@@ -19,24 +19,18 @@ from factmem.memories.certificate import Infeasibility, infeasibility, proved_ma
 from factmem.memories.linear import LinearMemory
 from factmem.memories.margin_losses import squared_hinge
 
-__all__ = ["Feasibility", "OptimalLinearMemory", "ProofStatus", "optimal_linear_memory"]
+__all__ = ["Feasibility", "OptimalLinearMemory", "optimal_linear_memory"]
 
 
 class Feasibility(Status):
     """Whether some linear memory recalls all associations."""
 
     FEASIBLE = "A linear memory that recalls all associations was found."
-    INFEASIBLE = "It is proved that no linear memory recalls all associations."
-    UNDECIDED = "Neither a linear memory nor a proof that none exists was found."
-
-
-class ProofStatus(Status):
-    """What the search for an optimal linear memory proved."""
-
-    PROVED_FEASIBLE = "It is proved that this matrix stores all associations."
-    PROVED_INFEASIBLE = (
-        "No matrix stores all associations; the accuracy is that of the squared-hinge minimizer."
+    INFEASIBLE = (
+        "It is proved that no linear memory recalls all associations; the accuracy is that of the "
+        "squared-hinge minimizer."
     )
+    UNDECIDED = "Neither a linear memory nor a proof that none exists was found."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +39,7 @@ class OptimalLinearMemory(Result[LinearMemory]):
 
     Args:
         model: the minimizer of the squared hinge, in float32.
-        status: what was proved; how the minimization ended if nothing was.
+        status: the feasibility if it is decided, else how the minimization ended.
         feasibility: feasible or infeasible if proved, else undecided.
         proved_margin: a lower bound on the smallest margin of the minimizer in float64; positive
             if feasible.
@@ -53,7 +47,7 @@ class OptimalLinearMemory(Result[LinearMemory]):
         minimum: the result of the minimization.
     """
 
-    status: ProofStatus | FitStatus
+    status: Feasibility | FitStatus
     feasibility: Feasibility
     proved_margin: float
     infeasibility: Infeasibility | None
@@ -99,14 +93,12 @@ def optimal_linear_memory(
     margin = proved_margin(minimum.point, pairs)
     proof = None if margin > 0 else infeasibility(minimum.point, pairs)
     if proof is None:
-        feasibility, status = Feasibility.FEASIBLE, ProofStatus.PROVED_FEASIBLE
-    elif proof.proved:
-        feasibility, status = Feasibility.INFEASIBLE, ProofStatus.PROVED_INFEASIBLE
+        feasibility = Feasibility.FEASIBLE
     else:
-        feasibility, status = Feasibility.UNDECIDED, minimum.status
+        feasibility = Feasibility.INFEASIBLE if proof.proved else Feasibility.UNDECIDED
     return OptimalLinearMemory(
         model=LinearMemory(jnp.asarray(minimum.point * scale, jnp.float32)),
-        status=status,
+        status=minimum.status if feasibility is Feasibility.UNDECIDED else feasibility,
         feasibility=feasibility,
         proved_margin=margin,
         infeasibility=proof,
