@@ -48,7 +48,7 @@ def theorem_6() -> None:
         "up to 1e-3 (sum of squares)"
     )
     print(f"  largest weight of subjects and noise: {result.max_other_weight:.0e}")
-    print(f"  bound √α: {result.bound:.0e}")
+    print(f"  bound √α: {result.weight_bound:.0e}")
 
 
 if __name__ == "__main__":
