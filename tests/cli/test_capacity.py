@@ -4,13 +4,15 @@ import os
 import signal
 import subprocess
 import time
+from types import SimpleNamespace
 
 import pytest
 from tests.cli.commands import PROGRAM, rejected, run_json, run_text
 from tests.experiments.inline_workers import InlineWorkers
 
 import factmem.experiments
-from factmem.experiments import Experiment, Store, memory_capacity
+from factmem.cli.capacity import _notes
+from factmem.experiments import Bracket, Experiment, SearchStatus, Store, memory_capacity
 
 LINEAR = ("capacity", "linear", "--dim", "2")
 MLP = ("capacity", "mlp", "--dim", "4", "--width", "4")
@@ -70,8 +72,22 @@ def test_finds_the_median_over_seeds_and_repeats_no_run(stand_in, store):
     assert "│ facts stored (lower median) │ 6 │" in text
     text = run_text(*LINEAR, "--seed", "5")  # all of it from the store
     assert f"│ largest stored N │ {data['seeds'][0]['lower']} │" in text
-    assert f"Seed 5: the largest stored N is {data['seeds'][0]['lower']};" in text
+    assert "Seed 5: the largest stored N is 7; N = 8 is not stored. The runs" in text
     assert "factmem runs lists them" in text
+
+
+@pytest.mark.parametrize(
+    ("bracket", "status", "note"),
+    [
+        (Bracket(9, None), SearchStatus.ALL_STORED, "the largest stored S is 9. Even the"),
+        (Bracket(None, 2), SearchStatus.NONE_STORED, "S = 2 is not stored. Not even the"),
+        (Bracket(3, 4, undecided=True), SearchStatus.BRACKETED, "is 3; S = 4 is undecided."),
+    ],
+)
+def test_notes_name_only_known_ends_of_a_bracket(bracket, status, note):
+    seed = SimpleNamespace(seed=0, bracket=bracket, status=status)
+    first, _ = _notes(SimpleNamespace(seeds=[seed]), "S", {"seeds": [], "store": "runs.sqlite"})
+    assert note in first
 
 
 def test_fresh_and_another_store_repeat_runs(inline, tmp_path, store):

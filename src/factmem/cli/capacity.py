@@ -276,19 +276,18 @@ def _seed_data(seed: "SeedCapacity", problem: "CapacityProblem") -> dict[str, An
 def _notes(result: "Capacity", symbol: str, data: dict[str, Any]) -> list[str]:
     notes = []
     for seed in result.seeds:
-        bracket = seed.bracket
-        upper = "undecided" if bracket.undecided else "not stored"
-        note = f"Seed {seed.seed}: the largest stored {symbol} is {_format_size(bracket.lower)}; "
-        note += f"{_format_size(bracket.upper)} is {upper}."
+        bracket, parts = seed.bracket, []
+        if bracket.lower is not None:
+            parts.append(f"the largest stored {symbol} is {bracket.lower:,}")
+        if bracket.upper is not None:
+            verdict = "undecided" if bracket.undecided else "not stored"
+            parts.append(f"{symbol} = {bracket.upper:,} is {verdict}")
+        note = f"Seed {seed.seed}: {'; '.join(parts)}."
         notes.append(note if seed.status.label == "bracketed" else f"{note} {seed.status.sentence}")
     probes = [probe for seed in data["seeds"] for probe in seed["probes"]]
     failed = [probe for probe in probes if probe["error"] is not None]
     notes += [f"Run {probe['run']} failed: {probe['error']}" for probe in failed]
     return [*notes, f"The runs are stored in {data['store']}; factmem runs lists them."]
-
-
-def _format_size(size: int | None) -> str:
-    return "unknown" if size is None else f"{size:,}"
 
 
 def _labels(symbol: str) -> dict[str, str]:
