@@ -1,11 +1,12 @@
 """The result of a construction, and what Theorems 3 and 4 and the compiler share."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from factmem._core.errors import ArgumentError, FactmemError
 from factmem._core.result import Result, Status
@@ -24,7 +25,10 @@ __all__ = [
     "denoiser_margin",
     "gaussian_maximum",
     "partial_table_notes",
+    "score_blocks",
 ]
+
+_MAX_SCORES = 2**24
 
 
 class ConstructionStatus(Status):
@@ -67,7 +71,18 @@ class ConstructionResult(Result[Transformer]):
 
 def denoiser_margin(model: Transformer, blocks: Blocks, beta: float) -> float:
     """Compute the smallest denoiser margin of all heads, in units of β."""
-    return float(denoiser_margins(model.scores(), blocks).min()) / beta
+    margins = [denoiser_margins(scores, blocks[heads]) for heads, scores in score_blocks(model)]
+    return float(np.concatenate(margins).min()) / beta
+
+
+def score_blocks(
+    model: Transformer,
+) -> Iterator[tuple[slice, Float[Array, "prompt_tokens heads"]]]:
+    """Yield the scores of all tokens, some heads at a time, at most 2²⁴ scores."""
+    size = max(1, _MAX_SCORES // model.vocabulary.prompt_tokens)
+    for start in range(0, model.shape.heads, size):
+        heads = slice(start, min(start + size, model.shape.heads))
+        yield heads, model.scores(heads)
 
 
 def answer_sets(table: FactTable) -> Float[np.ndarray, "content answers"]:
