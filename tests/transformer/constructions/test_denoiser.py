@@ -39,7 +39,7 @@ def test_blocks_partition_subjects_and_relations(subjects, relations, noise, siz
 
 
 def test_rejects_blocks_that_do_not_fit_into_memory():
-    with pytest.raises(FactmemError, match="100001 blocks of 200002 tokens"):
+    with pytest.raises(FactmemError, match="100001 blocks of 200002 tokens need 18.6 GiB"):
         consecutive_blocks(Vocabulary(10**5, 1, 10**5, 1), 1)
 
 

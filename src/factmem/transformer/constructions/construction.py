@@ -7,13 +7,16 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Array, Float
+from scipy.sparse import coo_array, csr_array
 
 from factmem._core.errors import ArgumentError, FactmemError
 from factmem._core.result import Result, Status
 from factmem.facts.prompts import PromptDistribution
 from factmem.facts.table import MISSING, FactTable
+from factmem.facts.vocabulary import Vocabulary
 from factmem.transformer.constructions.denoiser import Blocks, denoiser_margins
 from factmem.transformer.model import Embeddings, Transformer
+from factmem.transformer.shape import Shape
 
 __all__ = [
     "ConstructionResult",
@@ -22,13 +25,16 @@ __all__ = [
     "answer_sets",
     "check_embeddings",
     "check_head_dim",
+    "check_memory",
     "denoiser_margin",
     "gaussian_maximum",
     "partial_table_notes",
     "score_blocks",
 ]
 
-_MAX_SCORES = 2**24
+_MAX_SCORES, _MAX_COMMON = 2**24, 2**22
+_MAX_BYTES = 2**32
+"""Largest estimate of the memory of a construction."""
 
 
 class ConstructionStatus(Status):
@@ -85,12 +91,16 @@ def score_blocks(
         yield heads, model.scores(heads)
 
 
-def answer_sets(table: FactTable) -> Float[np.ndarray, "content answers"]:
-    """Return 1 where a ∈ A_z and else 0, for the subjects and then the relations z."""
+def answer_sets(table: FactTable) -> csr_array:
+    """Return 1 where a ∈ A_z and else 0, for the subjects and then the relations z.
+
+    The sparse [S + R, |A|] matrix has at most two entries per fact.
+    """
     s, r, a = table.fact_ids
-    sets = np.zeros((table.subjects + table.relations, table.answers), np.float32)
-    sets[s, a] = 1
-    sets[table.subjects + r, a] = 1
+    rows, columns = np.concatenate([s, table.subjects + r]), np.concatenate([a, a])
+    shape = (table.subjects + table.relations, table.answers)
+    sets = coo_array((np.ones(len(rows), np.float32), (rows, columns)), shape=shape).tocsr()
+    sets.data[:] = 1  # an answer of several facts was counted several times
     return sets
 
 
@@ -99,10 +109,17 @@ def ambiguous_facts(table: FactTable) -> int:
 
     There are none if relations share no answers, the paper's Assumption 1. Sums over A_s and A_r,
     as in Theorem 3, cannot distinguish the answers of an ambiguous fact.
+
+    Memory is 2²² numbers and a few per fact.
     """
     sets = answer_sets(table)
-    common = sets[: table.subjects] @ sets[table.subjects :].T
-    return int(((table.answer_of != MISSING) & (common > 1)).sum())
+    relation_sets = sets[table.subjects :].T.tocsr()
+    size, count = max(1, _MAX_COMMON // table.relations), 0
+    for start in range(0, table.subjects, size):
+        subjects = slice(start, min(start + size, table.subjects))
+        common = (sets[subjects] @ relation_sets).toarray()
+        count += int(((table.answer_of[subjects] != MISSING) & (common > 1)).sum())
+    return count
 
 
 def check_embeddings(embeddings: Embeddings, head_dim: int) -> None:
@@ -119,6 +136,21 @@ def check_embeddings(embeddings: Embeddings, head_dim: int) -> None:
     check_head_dim(embeddings.dim, head_dim)
     if embeddings.dim < 2:
         raise ArgumentError("dim", f"must be at least 2, got {embeddings.dim}: values avoid φ(EOS)")
+
+
+def check_memory(shape: Shape, vocabulary: Vocabulary) -> None:
+    """Raise FactmemError if a construction of this shape needs more than 4 GiB of memory.
+
+    The estimate is one byte for each head and prompt token, the blocks, and eight for each weight:
+    while matrices are computed, their factors are in memory too.
+    """
+    needed = shape.heads * vocabulary.prompt_tokens + 8 * shape.parameters
+    if needed > _MAX_BYTES:
+        raise FactmemError(
+            f"{shape.heads} heads with {shape.parameters:,} weights need about "
+            f"{needed / 2**30:.1f} GiB of memory, at most {_MAX_BYTES / 2**30:.0f} GiB is allowed; "
+            "use a larger block size or a smaller dim, head_dim or width"
+        )
 
 
 def check_head_dim(dim: int, head_dim: int) -> None:
