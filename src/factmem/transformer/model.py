@@ -178,21 +178,13 @@ class Transformer(eqx.Module):
         """The factor of the scores: 1/√d_h if the convention scales them, else 1."""
         return self.shape.head_dim**-0.5 if self.convention.scaled_scores else 1.0
 
-    def score_directions(self, heads: slice = slice(None)) -> Float[Array, "dim _"]:
-        """Compute K_hᵀ Q_h φ(EOS) of some heads: scores without their scale are inner products."""
+    def scores(self) -> Float[Array, "prompt_tokens heads"]:
+        """Compute the scores s_h(z) = φ(z)ᵀ K_hᵀ Q_h φ(EOS) of all tokens and heads, in nats."""
+        tokens = self._prompt_embeddings
         with _full_precision():
-            query, key = self.weights.query[heads], self.weights.key[heads]
-            queries = jnp.einsum("hkd,d->hk", query, self._prompt_embeddings[-1])
-            return jnp.einsum("hkd,hk->dh", key, queries)
-
-    def scores(self, heads: slice = slice(None)) -> Float[Array, "prompt_tokens _"]:
-        """Compute the scores s_h(z) = φ(z)ᵀ K_hᵀ Q_h φ(EOS) of all tokens and some heads, in nats.
-
-        Args:
-            heads: the heads, all by default.
-        """
-        with _full_precision():
-            return self._prompt_embeddings @ self.score_directions(heads) * self.score_scale
+            queries = jnp.einsum("hkd,d->hk", self.weights.query, tokens[-1])
+            directions = jnp.einsum("hkd,hk->dh", self.weights.key, queries)
+            return tokens @ directions * self.score_scale
 
     def values(self) -> Float[Array, "prompt_tokens heads head_dim"]:
         """Compute V_h φ(z), the value of every token in every head."""

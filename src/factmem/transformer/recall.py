@@ -147,7 +147,6 @@ class _Tester:
 
     def __init__(self, model: Transformer, prompts: PromptDistribution) -> None:
         self.model, self.prompts = model, prompts
-        self.directions = model.score_directions()
         self.known = prompts.known_tokens()
         self.targets = np.asarray(model.targets(prompts.fact_answers))
         self.scale = _power_of_two(jnp.max(jnp.abs(model.embeddings.outputs)))
@@ -205,7 +204,6 @@ class _Tester:
         """Compute the margins of one prompt for every fact of the block, padding included."""
         return _margins(
             self.model,
-            self.directions,
             (self.values, self.scale),
             jnp.asarray(self._padded(tokens)),
             jnp.asarray(block.targets),
@@ -256,14 +254,13 @@ def _inverse_distances(
 @eqx.filter_jit
 def _margins(
     model: Transformer,
-    directions: Float[Array, "dim heads"],
     scaled_values: tuple[Float[Array, "outputs dim"], Float[Array, ""]],
     tokens: Int[Array, "rows length"],
     targets: Int[Array, " rows"],
     inverse_distances: Float[Array, "rows outputs"],
 ) -> Margins:
     """Compute the smallest margin and relative margin of every prompt over all wrong answers."""
-    outputs = _outputs(model, directions, tokens)
+    outputs = _outputs(model, tokens)
     # Relative margins are scale-free; at this scale nothing overflows or underflows, and because
     # scales are powers of two the scaled scores have the same digits as the scores.
     values, value_scale = scaled_values
@@ -287,16 +284,17 @@ def _of_target(scores: Array, targets: Array) -> Float[Array, "rows 1"]:
     return jnp.take_along_axis(scores, targets[:, None], axis=1)
 
 
-def _outputs(
-    model: Transformer, directions: Float[Array, "dim heads"], tokens: Int[Array, "rows length"]
-) -> Float[Array, "rows dim"]:
+def _outputs(model: Transformer, tokens: Int[Array, "rows length"]) -> Float[Array, "rows dim"]:
     """Compute F_TF from tokens: without counts, whose size is that of the vocabulary."""
-    embedded = model.embeddings.tokens[tokens]
+    weights, embeddings = model.weights, model.embeddings.tokens
+    queries = _einsum("hkd,d->hk", weights.query, embeddings[model.vocabulary.eos])
+    directions = _einsum("hkd,hk->dh", weights.key, queries)
+    embedded = embeddings[tokens]
     scores = _product(embedded, directions) * model.score_scale
     attention = jax.nn.softmax(scores, axis=1)
     mixed = _einsum("bth,btd->bhd", attention, embedded)
-    attended = _einsum("bhd,hkd->bhk", mixed, model.weights.value)
-    return model.add_mlp(_einsum("bhk,hkd->bd", attended, model.weights.output))
+    attended = _einsum("bhd,hkd->bhk", mixed, weights.value)
+    return model.add_mlp(_einsum("bhk,hkd->bd", attended, weights.output))
 
 
 def _power_of_two(largest: Array) -> Array:

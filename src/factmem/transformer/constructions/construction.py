@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float
 from scipy.sparse import coo_array, csr_array
@@ -88,7 +89,9 @@ def score_blocks(
     size = max(1, _MAX_SCORES // model.vocabulary.prompt_tokens)
     for start in range(0, model.shape.heads, size):
         heads = slice(start, min(start + size, model.shape.heads))
-        yield heads, model.scores(heads)
+        matrices = model.weights.query[heads], model.weights.key[heads]
+        part = eqx.tree_at(lambda m: (m.weights.query, m.weights.key), model, matrices)
+        yield heads, part.scores()
 
 
 def answer_sets(table: FactTable) -> csr_array:
