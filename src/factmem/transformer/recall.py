@@ -70,9 +70,9 @@ def recall(
     prompt for each noise token that some head scores highest. A mixture has two of these tokens:
     those with which this fact has its two smallest margins.
 
-    Facts are processed in blocks: besides the model and one number per fact, memory is about six
-    arrays of 2²³ numbers, whatever the number of facts, tokens and answers, as long as one prompt
-    fits: max(outputs, (T + H) d, m) ≤ 2²³.
+    Facts are processed in blocks: besides the model, two copies of its output vectors and the facts
+    themselves, memory is about six arrays of 2²³ numbers, whatever the number of facts, tokens and
+    outputs M, as long as one prompt fits: max(M, (T + H) d, T H, H d_h, m) ≤ 2²³.
 
     Args:
         model: the transformer.
@@ -94,15 +94,15 @@ def recall(
         filled_margins = np.empty((len(noise), len(block.facts)))
         for number in range(prompts_checked):
             if number < prompts_per_fact:
-                tokens = tester.sample(block, number, key=key)
+                batch = tester.sample(block, number, key=key)
             elif number < prompts_per_fact + len(noise):
-                filler = np.full((len(block.facts), 1), noise[number - prompts_per_fact])
-                tokens = tester.fill(block, filler)
+                token = noise[number - prompts_per_fact]
+                batch = tester.fill(block, np.full((len(block.facts), 2), token))
             else:
-                mixed = noise[np.argsort(filled_margins, axis=0, kind="stable")[:2].T]
+                ranks = np.argsort(filled_margins, axis=0, kind="stable")
                 part = (number - prompts_checked + mixtures + 1) / (mixtures + 1)
-                tokens = tester.fill(block, mixed, part)
-            margins = map(_nan_as_lost, tester.margins(block, tokens))
+                batch = tester.fill(block, noise[ranks[[0, min(1, len(noise) - 1)]].T], part)
+            margins = map(_nan_as_lost, tester.margins(block, batch))
             margin, relative = (numbers[: len(block.facts)] for numbers in margins)
             if number < prompts_per_fact:
                 correct += int(np.sum(margin > 0))
@@ -142,6 +142,14 @@ class _Block(NamedTuple):
     """1/‖u_a* − u_y‖ of the scaled output vectors; 0 if they are equal."""
 
 
+class _Prompts(NamedTuple):
+    """One prompt for each of some facts."""
+
+    tokens: Int[np.ndarray, "facts distinct"]
+    counts: Float[np.ndarray, " distinct"]
+    """How often each prompt has its first token, its second token and so on."""
+
+
 class _Tester:
     """What all blocks share: the output vectors, and the number of facts in a block."""
 
@@ -159,6 +167,7 @@ class _Tester:
         entries = max(
             model.embeddings.outputs.shape[0],
             (prompts.length + shape.heads) * shape.dim,
+            prompts.length * shape.heads,
             shape.heads * shape.head_dim,
             shape.width,
         )
@@ -176,36 +185,30 @@ class _Tester:
                 inverse_distances = self._inverse_distances(targets)
                 yield _Block(number, batch, first, facts, targets, inverse_distances)
 
-    def sample(
-        self, block: _Block, number: int, *, key: Key[Array, ""]
-    ) -> Int[np.ndarray, "facts length"]:
+    def sample(self, block: _Block, number: int, *, key: Key[Array, ""]) -> _Prompts:
         """Return the sampled prompts with this number.
 
         Sampling the whole batch costs little and makes prompts independent of the block size.
         """
         batch_key = jr.fold_in(jr.fold_in(key, block.batch_number), number)
         tokens = np.asarray(_sample(self.prompts, batch_key, jnp.asarray(block.batch)))
-        return tokens[block.first : block.first + len(block.facts)]
+        tokens = tokens[block.first : block.first + len(block.facts)]
+        return _Prompts(tokens, np.ones(tokens.shape[1], np.float32))
 
-    def fill(
-        self, block: _Block, noise: Int[np.ndarray, "facts choices"], part: float = 0.0
-    ) -> Int[np.ndarray, "facts length"]:
-        """Return prompts whose noise is the first token, and the last one in part of them."""
+    def fill(self, block: _Block, noise: Int[np.ndarray, "facts 2"], part: float = 0.0) -> _Prompts:
+        """Return prompts whose noise is the first token, and the second one in part of them."""
         positions = self.prompts.length - 3
-        last = round(part * positions)
-        tokens = [
-            self.known[block.facts],
-            np.repeat(noise[:, :1], positions - last, axis=1),
-            np.repeat(noise[:, -1:], last, axis=1),
-        ]
-        return np.concatenate(tokens, axis=1).astype(np.int32)
+        second = round(part * positions)
+        tokens = np.concatenate([self.known[block.facts], noise], axis=1).astype(np.int32)
+        return _Prompts(tokens, np.array([1, 1, 1, positions - second, second], np.float32))
 
-    def margins(self, block: _Block, tokens: Int[np.ndarray, "facts length"]) -> Margins:
+    def margins(self, block: _Block, prompts: _Prompts) -> Margins:
         """Compute the margins of one prompt for every fact of the block, padding included."""
         return _margins(
             self.model,
             (self.values, self.scale),
-            jnp.asarray(self._padded(tokens)),
+            jnp.asarray(self._padded(prompts.tokens)),
+            jnp.asarray(prompts.counts),
             jnp.asarray(block.targets),
             block.inverse_distances,
         )
@@ -255,12 +258,13 @@ def _inverse_distances(
 def _margins(
     model: Transformer,
     scaled_values: tuple[Float[Array, "outputs dim"], Float[Array, ""]],
-    tokens: Int[Array, "rows length"],
+    tokens: Int[Array, "rows distinct"],
+    counts: Float[Array, " distinct"],
     targets: Int[Array, " rows"],
     inverse_distances: Float[Array, "rows outputs"],
 ) -> Margins:
     """Compute the smallest margin and relative margin of every prompt over all wrong answers."""
-    outputs = _outputs(model, tokens)
+    outputs = _outputs(model, tokens, counts)
     # Relative margins are scale-free; at this scale nothing overflows or underflows, and because
     # scales are powers of two the scaled scores have the same digits as the scores.
     values, value_scale = scaled_values
@@ -284,17 +288,23 @@ def _of_target(scores: Array, targets: Array) -> Float[Array, "rows 1"]:
     return jnp.take_along_axis(scores, targets[:, None], axis=1)
 
 
-def _outputs(model: Transformer, tokens: Int[Array, "rows length"]) -> Float[Array, "rows dim"]:
-    """Compute F_TF from tokens: without counts, whose size is that of the vocabulary."""
+def _outputs(
+    model: Transformer, tokens: Int[Array, "rows distinct"], counts: Float[Array, " distinct"]
+) -> Float[Array, "rows dim"]:
+    """Compute F_TF from tokens and their counts, without counts of the whole vocabulary.
+
+    The sum Σ_z C(z) w_h(z) φ(z) comes first, then V_h: no values of all tokens are needed.
+    """
     weights, embeddings = model.weights, model.embeddings.tokens
     queries = _einsum("hkd,d->hk", weights.query, embeddings[model.vocabulary.eos])
     directions = _einsum("hkd,hk->dh", weights.key, queries)
     embedded = embeddings[tokens]
     scores = _product(embedded, directions) * model.score_scale
-    attention = jax.nn.softmax(scores, axis=1)
-    mixed = _einsum("bth,btd->bhd", attention, embedded)
-    attended = _einsum("bhd,hkd->bhk", mixed, weights.value)
-    return model.add_mlp(_einsum("bhk,hkd->bd", attended, weights.output))
+    # Heads before tokens: einsum would be several times slower than plain matrix products.
+    weighted = jnp.swapaxes(scores, 1, 2) + jnp.log(counts)[None, None, :]
+    mixed = jnp.swapaxes(_product(jax.nn.softmax(weighted, axis=2), embedded), 0, 1)
+    attended = _product(mixed, jnp.swapaxes(weights.value, 1, 2))
+    return model.add_mlp(_einsum("hbk,hkd->bd", attended, weights.output))
 
 
 def _power_of_two(largest: Array) -> Array:
