@@ -131,9 +131,9 @@ def train(
     _check(shape, facts, training, files, evaluation)
     if training.deterministic:
         use_one_thread()
+    from factmem._core.checkpoint import Checkpoint, is_checkpoint
     from factmem.experiments.transformer_methods.trained import Train
     from factmem.experiments.transformer_spec import TransformerSpec
-    from factmem._core.checkpoint import Checkpoint, is_checkpoint
 
     protocol = training.to_protocol()
     spec = TransformerSpec(

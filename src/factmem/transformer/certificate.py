@@ -335,8 +335,10 @@ def _prompt_tokens(model: Transformer) -> np.ndarray:
 def _einsum(subscripts: str, exact: np.ndarray, interval: _Interval) -> _Interval:
     """Bound an einsum of exact numbers with intervals, summed in float32 in any order."""
     inputs, output = subscripts.split("->")
-    summed = set(inputs.split(",")[0]) - set(output)
-    terms = math.prod(exact.shape[inputs.index(index)] for index in summed)
+    axes = inputs.split(",")[0]
+    summed = tuple(axes.index(index) for index in set(axes) - set(output))
+    # Products with zero, and sums with them, are exact.
+    terms = int(np.count_nonzero(exact, axis=summed).max(initial=0))
     absolute = np.abs(exact)
     magnitude = np.einsum(subscripts, absolute, interval.magnitude, optimize=True)
     error = np.einsum(subscripts, absolute, interval.error, optimize=True)

@@ -155,10 +155,9 @@ def attention_outputs(weights: FittedWeights, data: FitData) -> Float[Array, "fa
     known, tokens = jnp.asarray(data.known), jnp.asarray(data.tokens)
     shares = jax.nn.softmax(jnp.asarray(data.scores)[known], axis=1)
     value = jnp.reshape(jnp.asarray(weights.value), (heads * head_dim, dim))
-    if tokens.shape[0] <= known.size:
-        values = (tokens @ value.T)[known]
-    else:  # Only the tokens of these facts: the cost does not grow with the vocabulary.
-        values = tokens[known] @ value.T
+    # The values of all tokens, or of the tokens of these facts if they are fewer.
+    few = tokens.shape[0] <= known.size
+    values = (tokens @ value.T)[known] if few else tokens[known] @ value.T
     values = jnp.reshape(values, (-1, 3, heads, head_dim))
     mixture = jnp.sum(shares[:, :, :, None] * values, axis=1)
     return jnp.reshape(mixture, (-1, heads * head_dim)) @ jnp.reshape(

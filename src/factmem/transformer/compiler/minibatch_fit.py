@@ -8,7 +8,9 @@ contributes the one with the highest logit.
 
 The optimizer is Muon: momentum, with each matrix replaced by (nearly) the nearest orthogonal one.
 The learning rate falls linearly to zero in each round. If facts are left that are not certified,
-another round follows; if they are few, half of each batch is drawn from them.
+another round follows. If they are few, half of each of its batches is drawn from them, and every
+fact has to have a margin a little larger than what its certificate takes off for rounding errors
+and noise.
 
 Every random number follows from the seed, the round and the step, so that an interrupted fit goes
 on as if it had never been interrupted.
@@ -52,6 +54,8 @@ _MLP_OUT_RATE = 5.0
 _LOGIT_SCALE = 0.1
 """Logits have about this standard deviation times √d at the start. At 27,430 facts 40 epochs left 4
 facts wrong with 0.1 and 68 with 0.3."""
+_MARGIN_FACTOR = 1.5
+"""The margin that facts need in a finish, relative to what the last certificate took off."""
 _ALL_ANSWERS = 1024
 """Up to this number of answers the cross-entropy is over all of them."""
 _MIN_SAMPLED, _MAX_SAMPLED = 512, 2048
@@ -81,15 +85,15 @@ class Schedule:
 
     batch_size: int
     epochs: int
-    max_rounds: int = 4
-    finish_epochs: int = 20
+    max_rounds: int = 6
+    finish_epochs: int = 15
     finish_rate: float = 0.3
-    few: float = 0.02
+    few: float = 0.1
 
     @classmethod
     def default(cls, facts: int, load: float) -> "Schedule":
         """Return a schedule that suits a number of facts and bits per parameter."""
-        batch_size = min(512, max(64, 2 ** round(math.log2(max(facts, 1) / 64))))
+        batch_size = min(512, max(64, 2 ** round(math.log2(max(facts, 1) / 40))))
         return cls(batch_size, round(40 * max(1.0, load / 0.6) ** 2))
 
 
@@ -110,6 +114,8 @@ class _Progress(NamedTuple):
     """The weights with the fewest facts that are not certified, of all rounds that ended."""
     weak: Bool[np.ndarray, " facts"]
     """The facts from which half of the batches of this round are drawn; none means all facts."""
+    required: Float[np.ndarray, " facts"]
+    """The margin that each fact needs in this round."""
 
 
 class _Records(NamedTuple):
@@ -127,7 +133,7 @@ class _Records(NamedTuple):
 def fit_in_batches(
     start: FittedWeights,
     data: FitData,
-    is_certified: Callable[[FittedWeights], Bool[np.ndarray, " facts"]],
+    certified_margins: Callable[[FittedWeights], Float[np.ndarray, " facts"]],
     schedule: Schedule,
     *,
     seed: int,
@@ -139,8 +145,8 @@ def fit_in_batches(
     Args:
         start: initial weights.
         data: inputs and targets.
-        is_certified: whether each fact is certified with balanced weights. It is called at the end
-            of a round.
+        certified_margins: the certified margin of each fact with balanced weights. It is called at
+            the end of a round.
         schedule: the length of rounds and the size of batches.
         seed: of batches and answers.
         report: called with the number of steps, the steps that are left in this round, the loss and
@@ -153,25 +159,46 @@ def fit_in_batches(
     data = jax.tree.map(_device_array, data)
     facts = len(data.known)
     state = _initial_state(jax.tree.map(_device_array, start))
-    progress = _Progress(state, state.weights, np.zeros(facts, bool))
+    nothing = np.zeros(facts, np.float32)
+    progress = _Progress(state, state.weights, np.zeros(facts, bool), nothing)
     records = _Records(0, 0, schedule.epochs, _LEARNING_RATE, facts + 1)
     saver = _Saver(checkpoint, digest(start, data, seed, repr(schedule)) if checkpoint else "")
     progress, records = saver.load(progress, records)
     while records.round < schedule.max_rounds:
         progress = _run_round(progress, records, data, schedule, seed, report, saver)
         weights = progress.state.weights
-        weak = ~is_certified(jax.tree.map(np.asarray, balance(weights, data)))
+        balanced = jax.tree.map(np.asarray, balance(weights, data))
+        certified = certified_margins(balanced)
+        weak = ~(certified > 0)
         count = int(weak.sum())
         if count < records.fewest:
             progress = progress._replace(best=weights)
         records = _next_round(records, count, facts, schedule)
         if count == 0:
             return WeightsFit(progress.best, records.steps_before, FitStatus.CONDITION_MET)
-        if count > schedule.few * facts:
+        required = nothing
+        if count <= schedule.few * facts:
+            required = _required_margins(weights, balanced, certified, data)
+        else:
             weak = np.zeros(facts, bool)
-        progress = progress._replace(state=_initial_state(weights), weak=weak)
+        progress = progress._replace(state=_initial_state(weights), weak=weak, required=required)
         saver.save(progress, records)
     return WeightsFit(progress.best, records.steps_before, FitStatus.ITERATION_LIMIT)
+
+
+def _required_margins(
+    weights: FittedWeights,
+    balanced: FittedWeights,
+    certified: Float[np.ndarray, " facts"],
+    data: FitData,
+) -> Float[np.ndarray, " facts"]:
+    """Return a little more than the margin that each certificate takes off, for these weights."""
+    rng = np.random.default_rng(0)
+    _, margins = hardest_answers(weights, data, rng=rng)
+    _, balanced_margins = hardest_answers(jax.tree.map(_device_array, balanced), data, rng=rng)
+    ratio = np.linalg.norm(margins) / max(float(np.linalg.norm(balanced_margins)), 1e-30)
+    lost = np.where(np.isfinite(certified), balanced_margins - certified, 0.0)
+    return (_MARGIN_FACTOR * ratio * np.maximum(lost, 0.0)).astype(np.float32)
 
 
 def _next_round(records: _Records, count: int, facts: int, schedule: Schedule) -> _Records:
@@ -210,6 +237,7 @@ def _run_round(
     refresh = max(1, steps // (_REFRESHES_PER_ROUND * per_call)) * per_call
     scale = _LOGIT_SCALE * _logit_unit(data)
     numbers = jnp.asarray([steps, records.rate, scale], jnp.float32)
+    required = jnp.asarray(progress.required)
     key = jr.fold_in(jr.key(seed), records.round)
     hard, accuracy = None, 0.0
     for step in range(int(state.steps), steps, per_call):
@@ -221,7 +249,8 @@ def _run_round(
             accuracy = float(np.mean(margins > 0))
         call = min(per_call, steps - step)
         facts = jnp.asarray(np.stack([batches[step + i] for i in range(call)]), jnp.int32)
-        state, loss = _steps(state, data, facts, hard, numbers, jr.fold_in(key, step), sampled)
+        step_key = jr.fold_in(key, step)
+        state, loss = _steps(state, data, facts, hard, required, numbers, step_key, sampled)
         progress = progress._replace(state=state)
         if report is not None:
             left = steps - step - call
@@ -275,7 +304,8 @@ class _Saver:
         if self.file is None or not self.file.exists():
             return progress, records
         arrays, numbers = self.file.load(progress)
-        return arrays._replace(weak=np.asarray(arrays.weak)), _Records(**numbers)
+        weak, required = np.asarray(arrays.weak), np.asarray(arrays.required)
+        return arrays._replace(weak=weak, required=required), _Records(**numbers)
 
     def save(self, progress: _Progress, records: _Records) -> None:
         """Write a checkpoint."""
@@ -292,6 +322,7 @@ def _steps(
     data: FitData,
     facts: Int[Array, "steps batch"],
     hard: Int[Array, "facts hard"],
+    required: Float[Array, " facts"],
     numbers: Float[Array, "3"],
     key: Key[Array, ""],
     sampled: int,
@@ -308,7 +339,7 @@ def _steps(
         inputs = data._replace(known=data.known[batch], target=data.target[batch])
         competitors = hard[batch] if sampled < answers else None
         loss, gradient = jax.value_and_grad(_loss)(
-            state.weights, inputs, drawn, competitors, numbers[2]
+            state.weights, inputs, drawn, competitors, required[batch], numbers[2]
         )
         return _update(state, gradient, numbers), loss
 
@@ -322,13 +353,17 @@ def _loss(
     inputs: FitData,
     drawn: Int[Array, " sampled"],
     hard: Int[Array, "batch hard"] | None,
+    required: Float[Array, " batch"],
     scale: Float[Array, ""],
 ) -> Float[Array, ""]:
-    """Compute the mean cross-entropy over the right, the drawn and the hard answers."""
+    """Compute the mean cross-entropy over the right, the drawn and the hard answers.
+
+    The required margin is subtracted from the logit of the right answer.
+    """
     outputs = scale * model_outputs(weights, inputs)
     target = jnp.asarray(inputs.target)[:, None]
     table = jnp.asarray(inputs.outputs)
-    right = jnp.sum(outputs * table[target[:, 0]], axis=1)
+    right = jnp.sum(outputs * table[target[:, 0]], axis=1) - scale * required
     logits = outputs @ table[drawn].T
     logits = jnp.where(drawn[None, :] == target, -jnp.inf, logits)
     if hard is not None:
