@@ -24,6 +24,7 @@ __all__ = [
     "noise_tolerated",
     "noisy",
     "rounded",
+    "rounded_to_integers",
     "rounded_to_multiples",
 ]
 
@@ -58,6 +59,31 @@ def rounded(memory: M, bits: int) -> M:
             return weights
         step = 2 * largest / (2**bits - 1)
         return np.round((weights + largest) / step) * step - largest
+
+    return _map_weights(nearest_level, memory)
+
+
+def rounded_to_integers(memory: M, bits: int) -> M:
+    """Round every weight to a signed integer of b bits times one scale; zero stays zero.
+
+    Each tensor has its own scale, its largest magnitude divided by 2^(b−1) − 1.
+
+    Args:
+        memory: a memory or any other pytree of arrays.
+        bits: b, from 2 to 24.
+
+    Raises:
+        FactmemError: bits are not from 2 to 24.
+    """
+    if not 2 <= bits <= MAX_BITS:
+        raise FactmemError(f"bits must be from 2 to {MAX_BITS}, got {bits}")
+
+    def nearest_level(weights: np.ndarray) -> np.ndarray:
+        largest = np.abs(weights).max(initial=0.0)
+        if largest == 0:
+            return weights
+        step = largest / (2 ** (bits - 1) - 1)
+        return np.round(weights / step) * step
 
     return _map_weights(nearest_level, memory)
 

@@ -33,7 +33,7 @@ from factmem._core.progress import Report
 from factmem._core.result import Status
 from factmem.facts.prompts import PromptDistribution
 from factmem.memories.decoding import decodable
-from factmem.memories.precision import rounded
+from factmem.memories.precision import rounded_to_integers
 from factmem.transformer.certificate import Certificate, certify
 from factmem.transformer.compiler.fit import (
     FitData,
@@ -244,8 +244,12 @@ def _build_heads(
     if not (gaps > 0).all():
         raise FactmemError("a noise token has the same score as EOS: their embeddings coincide")
     sharpness = _noise_gap(prompts) / gaps
-    rows = _float32(sharpness[:, None] * keys), _float32(scale * eos / (eos @ eos))
-    query, key = rounded(rank_one_heads(*rows, shape.head_dim), DEFAULT_WEIGHT_BITS)
+    # A query with one entry: its product with φ(EOS) has one rounding, and scores stay accurate.
+    entry = int(np.abs(eos).argmax())
+    query_row = np.zeros_like(eos)
+    query_row[entry] = scale / eos[entry]
+    rows = _float32(sharpness[:, None] * keys), _float32(query_row)
+    query, key = rounded_to_integers(rank_one_heads(*rows, shape.head_dim), DEFAULT_WEIGHT_BITS)
     rows = np.asarray(key[:, 0], np.float64) * (np.asarray(query[:, 0], np.float64) @ eos)[:, None]
     scores = tokens @ rows.T / scale
     return _Heads(query, key, scores, float(sharpness.max()))
@@ -264,7 +268,7 @@ def _build_model(
 ) -> Transformer:
     """Build a transformer with 16-bit weights."""
     weights = Weights(heads.query, heads.key, *jax.tree.map(_float32, fitted))
-    weights = rounded(weights, DEFAULT_WEIGHT_BITS)
+    weights = rounded_to_integers(weights, DEFAULT_WEIGHT_BITS)
     return Transformer(weights, embeddings, shape, prompts.vocabulary, convention)
 
 

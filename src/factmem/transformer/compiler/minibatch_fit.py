@@ -173,14 +173,14 @@ def fit_in_batches(
         count = int(weak.sum())
         if count < records.fewest:
             progress = progress._replace(best=weights)
-        records = _next_round(records, count, facts, schedule)
+        required, wrong = _required_margins(weights, balanced, certified, data)
+        records = _next_round(records, count, wrong, facts, schedule)
         if count == 0:
             return WeightsFit(progress.best, records.steps_before, FitStatus.CONDITION_MET)
-        required = nothing
-        if count <= schedule.few * facts:
-            required = _required_margins(weights, balanced, certified, data)
-        else:
+        if count > schedule.few * facts:
             weak = np.zeros(facts, bool)
+        if wrong > schedule.few * facts:
+            required = nothing
         progress = progress._replace(state=_initial_state(weights), weak=weak, required=required)
         saver.save(progress, records)
     return WeightsFit(progress.best, records.steps_before, FitStatus.ITERATION_LIMIT)
@@ -191,26 +191,33 @@ def _required_margins(
     balanced: FittedWeights,
     certified: Float[np.ndarray, " facts"],
     data: FitData,
-) -> Float[np.ndarray, " facts"]:
-    """Return a little more than the margin that each certificate takes off, for these weights."""
+) -> tuple[Float[np.ndarray, " facts"], int]:
+    """Return a little more than the margin that each certificate takes off, for these weights.
+
+    The number is that of facts that are wrong even without noise and rounding errors.
+    """
     rng = np.random.default_rng(0)
     _, margins = hardest_answers(weights, data, rng=rng)
     _, balanced_margins = hardest_answers(jax.tree.map(_device_array, balanced), data, rng=rng)
     ratio = np.linalg.norm(margins) / max(float(np.linalg.norm(balanced_margins)), 1e-30)
     lost = np.where(np.isfinite(certified), balanced_margins - certified, 0.0)
-    return (_MARGIN_FACTOR * ratio * np.maximum(lost, 0.0)).astype(np.float32)
+    required = _MARGIN_FACTOR * ratio * np.maximum(lost, 0.0)
+    return required.astype(np.float32), int(np.sum(~(margins > 0)))
 
 
-def _next_round(records: _Records, count: int, facts: int, schedule: Schedule) -> _Records:
-    """Return the plan of the next round if `count` facts are not certified."""
-    few = count <= schedule.few * facts
-    return _Records(
-        records.round + 1,
-        records.steps_before + _steps_of_round(records, facts, schedule),
-        schedule.finish_epochs if few else round(1.5 * schedule.epochs),
-        _LEARNING_RATE * (schedule.finish_rate if few else 1.0),
-        min(records.fewest, count),
-    )
+def _next_round(
+    records: _Records, count: int, wrong: int, facts: int, schedule: Schedule
+) -> _Records:
+    """Return the plan of the next round, if `count` facts are not certified and `wrong` wrong."""
+    if count <= schedule.few * facts:
+        epochs, rate = schedule.finish_epochs, schedule.finish_rate
+    elif wrong <= schedule.few * facts:
+        epochs, rate = max(schedule.finish_epochs, round(0.5 * schedule.epochs)), 1.0
+    else:
+        epochs, rate = round(1.5 * schedule.epochs), 1.0
+    steps = records.steps_before + _steps_of_round(records, facts, schedule)
+    fewest = min(records.fewest, count)
+    return _Records(records.round + 1, steps, epochs, _LEARNING_RATE * rate, fewest)
 
 
 def _steps_of_round(records: _Records, facts: int, schedule: Schedule) -> int:
