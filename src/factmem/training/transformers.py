@@ -26,10 +26,11 @@ from factmem.training.hyperparameters import Hyperparameters
 from factmem.training.padding import PaddedSizes
 from factmem.training.protocol import PAPER, Protocol
 from factmem.training.runs import TrainingResult, TrainingRun, best_run, runs_for_learning_rates
-from factmem.training.stack import RunStack, advance, evaluate, init_stack
+from factmem.training.stack import RunStack, advance, evaluate, init_stack, prompt_form
 from factmem.training.state import Evaluation, TrainingState
 from factmem.training.status import TrainingStatus
 from factmem.transformer.model import Transformer
+from factmem.transformer.prompt_forms import sample_prompts
 from factmem.transformer.shape import Shape
 
 __all__ = ["train", "train_transformers"]
@@ -183,7 +184,8 @@ def _evaluations(
 ) -> Iterator[TrainingState]:
     """Train from evaluation to evaluation until every run has ended."""
     batch_key, test_key = jr.split(key)
-    test_batch = _sample_batch(prompts, protocol.test_prompts, test_key)
+    form = prompt_form(state.stack, prompts)
+    test_batch = _sample_prompts(prompts, protocol.test_prompts, form, key=test_key)
     chunk_sizer = _ChunkSizer()
     max_accuracies = _max_accuracies(runs, test_batch.fact_ids, protocol)
     while state.active.any():
@@ -361,6 +363,4 @@ def _stack_answers(runs: Sequence[TrainingRun]) -> Int[Array, "runs facts"]:
     return jnp.stack([run.prompts.fact_answers for run in runs])
 
 
-_sample_batch = eqx.filter_jit(
-    lambda prompts, count, key: prompts.sample_batch(count, form="counts", key=key)
-)
+_sample_prompts = eqx.filter_jit(sample_prompts)

@@ -94,12 +94,13 @@ class Train(TransformerMethod):
         )
         best = best_run(results)
         steps = sum(result.steps for result in results)
+        step = step_flops(shape, instance.vocabulary, protocol.batch_size, prompts.length)
         return BestOfRuns(
             model=best.model,
             status=best.status,
             best=best,
             runs=tuple(results),
-            flops=steps * step_flops(shape, instance.vocabulary, protocol.batch_size),
+            flops=steps * step,
         )
 
     def _padded_sizes(self) -> Any:
