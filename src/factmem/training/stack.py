@@ -23,6 +23,7 @@ from factmem.facts.prompts import (
     SplitPrompts,
     TokenPrompts,
 )
+from factmem.training.hard_noise import add_hard_noise, hard_noise_key
 from factmem.training.hyperparameters import Hyperparameters, scheduled_learning_rate
 from factmem.training.optimizers import gradient_transformation
 from factmem.training.protocol import StepConfig
@@ -117,7 +118,8 @@ def advance(
         # Converted once for all runs.
         batch = batch._replace(content=_with_dtype(batch.content, _dtype(stack)))
         current = eqx.tree_at(trainable_state, stack, state)
-        return step_runs(partial(_step, batch, number, config), current, active)
+        train_run = partial(_step, batch, prompts, number, config, hard_noise_key(step_key))
+        return step_runs(train_run, current, active)
 
     state = jax.lax.fori_loop(first_step, first_step + steps, step, trainable_state(stack))
     return eqx.tree_at(trainable_state, stack, state)
@@ -134,11 +136,28 @@ def trainable_state(stack: RunStack) -> tuple[Any, Any]:
 
 
 @jax.jit
-def evaluate(stack: RunStack, batch: PromptBatch) -> Evaluation:
-    """Compute loss and accuracy of every run, and whether it is finite."""
+def evaluate(
+    stack: RunStack,
+    batch: PromptBatch,
+    prompts: PromptDistribution | None = None,
+    *,
+    noise_key: Key[Array, ""] | None = None,
+) -> Evaluation:
+    """Compute loss and accuracy of every run, and whether it is finite.
+
+    Args:
+        stack: the runs.
+        batch: the test prompts.
+        prompts: the distribution of the prompts. If given, runs that train with hard noise have it
+            in as many of the test prompts.
+        noise_key: the random key for hard noise.
+    """
 
     def evaluate_run(run: RunStack) -> Evaluation:
-        logits, targets = _logits_and_targets(run, run.models, batch)
+        own, fraction = batch, run.hyperparameters.hard_noise
+        if fraction is not None and prompts is not None and noise_key is not None:
+            own = add_hard_noise(batch, run.models, prompts, fraction, key=noise_key)
+        logits, targets = _logits_and_targets(run, run.models, own)
         loss, accuracy = mean_cross_entropy(logits, targets), accuracy_from_logits(logits, targets)
         finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(trainable_state(run))]
         return Evaluation(loss, accuracy, jnp.isfinite(loss) & jnp.all(jnp.stack(finite)))
@@ -155,9 +174,19 @@ def _logits_and_targets(
     return logits, model.targets(run.answers[batch.fact_ids])
 
 
-def _step(batch: PromptBatch, number: Int[Array, ""], config: StepConfig, run: RunStack) -> Any:
+def _step(
+    batch: PromptBatch,
+    prompts: PromptDistribution,
+    number: Int[Array, ""],
+    config: StepConfig,
+    noise_key: Key[Array, ""],
+    run: RunStack,
+) -> Any:
     """Return the trainable state of one run after one more step."""
     weights: Any = run.models.weights
+    fraction = run.hyperparameters.hard_noise
+    if fraction is not None:
+        batch = add_hard_noise(batch, run.models, prompts, fraction, key=noise_key)
 
     def loss(weights: Any) -> Float[Array, ""]:
         model = eqx.tree_at(lambda model: model.weights, run.models, weights)

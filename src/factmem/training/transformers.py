@@ -22,6 +22,7 @@ from factmem._core.progress import Report
 from factmem.facts.prompts import PromptDistribution
 from factmem.memories.decoding import decodable
 from factmem.training.checkpoint import Checkpoint, digest
+from factmem.training.hard_noise import hard_noise_key
 from factmem.training.hyperparameters import Hyperparameters
 from factmem.training.padding import PaddedSizes
 from factmem.training.protocol import PAPER, Protocol
@@ -206,7 +207,8 @@ def _evaluations(
             steps += chunk
             _report_progress(report, state, steps)
         loss, accuracy, finite = (
-            np.asarray(array).tolist() for array in evaluate(stack, test_batch)
+            np.asarray(array).tolist()
+            for array in evaluate(stack, test_batch, prompts, noise_key=hard_noise_key(test_key))
         )
         evaluations = tuple(Evaluation(steps, *pair) for pair in zip(loss, accuracy, strict=True))
         statuses = _statuses(state, evaluations, finite, max_accuracies, runs, protocol)
@@ -332,6 +334,7 @@ def _stack_runs(
         momentum=jnp.full(count, protocol.momentum, dtype),
         beta2=jnp.full(count, protocol.beta2, dtype),
         decay_steps=jnp.full(count, protocol.steps, dtype),
+        hard_noise=jnp.full(count, protocol.hard_noise, dtype) if protocol.hard_noise else None,
     )
     answer_mask = None
     if padding is not None:

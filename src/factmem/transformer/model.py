@@ -187,6 +187,11 @@ class Transformer(eqx.Module):
         """Compute the scores s_h(z) = φ(z)ᵀ K_hᵀ Q_h φ(EOS) of all tokens and heads, in nats."""
         return self._scores(self._prompt_embeddings)
 
+    def noise_scores(self) -> Float[Array, "noise heads"]:
+        """Compute the scores of the noise tokens only."""
+        vocabulary = self.vocabulary
+        return self._scores(self.embeddings.tokens[vocabulary.first_noise : vocabulary.eos])
+
     def values(self) -> Float[Array, "prompt_tokens heads head_dim"]:
         """Compute V_h φ(z), the value of every token in every head."""
         return self._values(self._prompt_embeddings)
