@@ -1,6 +1,6 @@
 """Certificates hold in every prompt, and are not vacuous."""
 
-from itertools import combinations_with_replacement, product
+from itertools import combinations, combinations_with_replacement, product
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.transformer.hard_reading import hard_reading_margins
 
 from factmem._core.errors import FactmemError
 from factmem.facts import FactTable, PromptDistribution
@@ -28,12 +29,19 @@ from factmem.transformer import (
 )
 from factmem.transformer.certificate import (
     _add_mlp,
+    _Answers,
     _attend,
+    _attention_shares,
+    _Ball,
+    _Bounds,
     _Interval,
-    _min_margins,
+    _log_noise_weight,
+    _margins_by_entry,
+    _margins_by_norm,
+    _Matrix,
     _product,
-    _read_tokens,
     _scores,
+    _spectral_norm,
     _sum,
     _values,
 )
@@ -104,22 +112,108 @@ def test_bounds_are_tight_if_attention_is_concentrated(seed, width):
     assert (slack[concentrated] <= 1e-4 * max(scale, 1.0)).all()
 
 
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from([0, 6]),
+    st.sampled_from([10.0, 100.0, 3000.0, 1e5]),
+)
+def test_known_mixtures_are_at_least_as_tight_as_hard_reading(seed, width, sharpness):
+    model = random_model(seed, EXPERIMENT_CONVENTION, width, sharpness)
+    before, now = hard_reading_margins(model, PROMPTS), certify(model, PROMPTS).margins
+    assert (now >= before - 1e-6 * np.abs(before)).all()
+
+
+@pytest.mark.parametrize("sharpness", [0.1, 1.0])
+def test_soft_attention_among_known_tokens_is_no_error(sharpness):
+    """A head that mixes its known tokens is certified if noise scores far below them."""
+    gap = 60.0
+    scores = np.array([sharpness, -sharpness, 0.0, -gap, -gap, 0.0])
+    values = np.array([1.0, -1.0, 0.5, 3.0, -3.0, 0.2])
+    model, prompts = handmade(scores, values, 1.0, [1, -1])
+    for fact, margin in enumerate(certify(model, prompts).margins):
+        known = prompts.known_tokens()[fact]
+        shares = np.exp(scores[known]) / np.exp(scores[known]).sum()
+        sign = 1 if fact == 0 else -1
+        assert margin == pytest.approx(sign * 2 * shares @ values[known], abs=1e-4)
+    assert (hard_reading_margins(model, prompts) < 0).all()
+
+
 @given(st.integers(0, 10**6))
-def test_read_tokens_and_leaks_match_explicit_sums(seed):
+def test_shares_and_leaks_match_explicit_sums(seed):
     rng = np.random.default_rng(seed)
     vocabulary = PROMPTS.vocabulary
     scores = rng.normal(size=(vocabulary.prompt_tokens, 2)) * 3
     interval = _Interval(scores, np.zeros_like(scores))
     known = PROMPTS.known_tokens()
-    read, leaks = _read_tokens(interval, known, slice(vocabulary.first_noise, vocabulary.eos), 3)
+    log_noise = _log_noise_weight(scores[vocabulary.first_noise : vocabulary.eos], 3, "any")
+    low, high, leaks, rest = _attention_shares(interval, known, log_noise)
     for fact, tokens in enumerate(known):
         for head in range(2):
-            best = max(tokens, key=lambda z, h=head: scores[z, h])
-            assert read[fact, head] == best
-            worst = max(scores[vocabulary.first_noise : vocabulary.eos, head])
-            others = [scores[z, head] for z in tokens if z != best] + [worst] * 3
-            weights = np.exp(np.array(others) - scores[best, head])
-            assert leaks[fact, head] == pytest.approx(weights.sum() / (1 + weights.sum()), rel=1e-4)
+            weights = np.exp(scores[tokens, head])
+            worst = 3 * np.exp(scores[vocabulary.first_noise : vocabulary.eos, head].max())
+            np.testing.assert_allclose(low[fact, :, head], weights / weights.sum(), rtol=1e-4)
+            assert (low[fact, :, head] <= weights / weights.sum()).all()
+            assert (high[fact, :, head] >= weights / weights.sum()).all()
+            total = weights.sum() + worst
+            assert leaks[fact, head] == pytest.approx(worst / total, rel=1e-4)
+            assert rest[fact, head] == pytest.approx(1 - weights.max() / total, rel=1e-4)
+            assert leaks[fact, head] >= worst / total
+
+
+@given(st.integers(0, 10**6), st.sampled_from([1, 2, 4]))
+def test_weight_of_distinct_noise_is_the_largest_of_all_sets(seed, positions):
+    scores = np.random.default_rng(seed).normal(size=(4, 2)) * 3
+    weights = np.exp(scores)
+    for noise, tuples in (
+        ("any", combinations_with_replacement(range(4), positions)),
+        ("distinct", combinations(range(4), positions)),
+    ):
+        largest = np.max([weights[list(chosen)].sum(axis=0) for chosen in tuples], axis=0)
+        bound = np.exp(_log_noise_weight(scores, positions, noise))
+        np.testing.assert_allclose(bound, largest, rtol=1e-9)
+        assert (bound >= largest * (1 - 1e-12)).all()
+
+
+@given(st.integers(0, 10**6), st.sampled_from([0, 6]), st.sampled_from([0.3, 1.0, 10.0]))
+def test_distinct_noise_is_covered_and_gives_larger_margins(seed, width, sharpness):
+    model = random_model(seed, EXPERIMENT_CONVENTION, width, sharpness)
+    distinct = (COUNTS[:, PROMPTS.vocabulary.first_noise : PROMPTS.vocabulary.eos] == 1).all(axis=1)
+    certificate = certify(model, PROMPTS, noise="distinct")
+    assert (certificate.margins >= certify(model, PROMPTS).margins).all()
+    targets = model.targets(PROMPTS.fact_answers[FACTS])
+    actual = np.asarray(margins_of(model, COUNTS, targets), float)[np.asarray(distinct)]
+    assert (certificate.margins <= actual).all()  # one such prompt for every fact, in their order
+
+
+def test_rejects_distinct_noise_if_there_are_too_few_noise_tokens():
+    model = random_model(0, EXPERIMENT_CONVENTION, 0, 1.0)
+    longer = PromptDistribution.from_table(TABLE, noise=3, length=7)
+    with pytest.raises(FactmemError, match="4 positions have only 3 noise tokens"):
+        certify(model, longer, noise="distinct")
+
+
+@given(st.integers(0, 10**6), st.sampled_from([0, 6]), st.sampled_from([1.0, 100.0, 1e5]))
+def test_blocks_and_norms_are_sound_and_blocks_change_nothing(seed, width, sharpness):
+    model = random_model(seed, EXPERIMENT_CONVENTION, width, sharpness)
+    whole = certify(model, PROMPTS).margins
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("factmem.transformer.certificate._MAX_BLOCK_ENTRIES", 30)
+        np.testing.assert_allclose(certify(model, PROMPTS).margins, whole, rtol=1e-9, atol=1e-12)
+        # Too large a table: most facts keep the bound by norms, unless they need the other.
+        patch.setattr("factmem.transformer.certificate._MAX_REFINED_ENTRIES", 1)
+        by_norms = certify(model, PROMPTS).margins
+    assert (by_norms <= whole + 1e-9 * np.abs(whole)).all()
+    np.testing.assert_array_equal(by_norms > 0, whole > 0)
+
+
+def test_progress_counts_facts(monkeypatch):
+    monkeypatch.setattr("factmem.transformer.certificate._MAX_BLOCK_ENTRIES", 30)
+    reports = []
+    model = random_model(0, EXPERIMENT_CONVENTION, 6, 1.0)
+    certify(model, PROMPTS, report=lambda facts, *, left: reports.append((facts, left)))
+    assert len(reports) > 1
+    assert all(facts + left == PROMPTS.facts for facts, left in reports)
+    assert reports[-1] == (PROMPTS.facts, 0)
 
 
 def test_margins_below_rounding_errors_are_not_certified():
@@ -254,21 +348,23 @@ NEURONS = {
     convention: Transformer.draw(Shape(4, 1, 1, 5), PROMPTS.vocabulary, convention, key=jr.key(0))
     for convention in (THEORY_CONVENTION, EXPERIMENT_CONVENTION)
 }
+
+
 corners = [np.array(signs) for signs in product((-1.0, 1.0), repeat=4)]
 
 
-def random_interval(seed, shape, error):
+def random_ball(seed, shape, error):
     rng = np.random.default_rng(seed)
-    return _Interval(rng.normal(size=shape), error * rng.random(size=shape))
+    return _Ball.around(rng.normal(size=shape), error * rng.random(size=shape))
 
 
 @given(st.integers(0, 10**6))
 def test_errors_of_products_and_sums_match_their_formulas(seed):
     left, right = (
-        random_interval(seed, (2, 4), 0.1),
+        random_ball(seed, (2, 4), 0.1),
         np.random.default_rng(seed).normal(size=(4, 3)),
     )
-    result = _product(left, right)
+    result = _product(left, _Matrix.of(right))
     for f in range(2):
         for j in range(3):
             input_error = sum(left.error[f, i] * abs(right[i, j]) for i in range(4))
@@ -276,11 +372,12 @@ def test_errors_of_products_and_sums_match_their_formulas(seed):
                 (abs(left.center[f, i]) + left.error[f, i]) * abs(right[i, j]) for i in range(4)
             )
             expected = input_error + 4 * UNIT * magnitude
-            assert result.error[f, j] == pytest.approx(expected, rel=1e-5)
-            assert result.error[f, j] >= expected
+            # An entry cannot deviate by more than the norm of its row.
+            assert result.error[f, j] == pytest.approx(min(expected, result.radius[f]), rel=1e-5)
+            assert result.error[f, j] >= min(expected, result.radius[f])
     np.testing.assert_allclose(result.center, left.center @ right)
-    total = _sum(left, random_interval(seed + 1, (2, 4), 0.2))
-    other = random_interval(seed + 1, (2, 4), 0.2)
+    total = _sum(left, random_ball(seed + 1, (2, 4), 0.2))
+    other = random_ball(seed + 1, (2, 4), 0.2)
     expected = left.error + other.error
     expected = expected + UNIT * (np.abs(left.center + other.center) + expected)
     assert (total.error >= expected).all()
@@ -293,16 +390,9 @@ def test_mlp_bound_contains_all_corners_of_its_input(seed, convention):
     rng = np.random.default_rng(seed)
     mlp_in, mlp_out = rng.normal(size=(2, 5, 4)).astype(np.float32)
     bias = rng.normal(size=5).astype(np.float32) if convention.mlp_bias else None
-    x = random_interval(seed, (3, 4), 0.5)
-    model = NEURONS[convention]
-    model = eqx.tree_at(
-        lambda m: (m.weights.mlp_in, m.weights.mlp_out),
-        model,
-        tuple(map(jnp.asarray, (mlp_in, mlp_out))),
-    )
-    if bias is not None:
-        model = eqx.tree_at(lambda m: m.weights.mlp_bias, model, jnp.asarray(bias))
-    result = _add_mlp(model, x)
+    x = random_ball(seed, (3, 4), 0.5)
+    parts = _Matrix.of(mlp_in.T.astype(float)), bias, _Matrix.of(mlp_out.astype(float))
+    result = _add_mlp(parts, x)
     shift = 0.0 if bias is None else bias[None, :]
     for signs in corners:
         moved = x.center + signs * x.error
@@ -310,14 +400,18 @@ def test_mlp_bound_contains_all_corners_of_its_input(seed, convention):
             float
         )
         assert (np.abs(outputs - result.center) <= result.error).all()
+        assert (np.linalg.norm(outputs - result.center, axis=1) <= result.radius).all()
 
 
 @given(st.integers(0, 10**6))
 def test_margin_bounds_are_minima_over_the_corners_of_the_output(seed):
-    outputs = random_interval(seed, (3, 4), 0.3)
+    outputs = random_ball(seed, (3, 4), 0.3)
     answers = np.random.default_rng(seed + 1).normal(size=(5, 4))
     targets = np.array([0, 4, 2])
-    bounds = _min_margins(outputs, answers, targets)
+    tables = _Answers.of(answers)
+    bounds = _margins_by_entry(outputs, tables, targets)
+    by_norm, exact = _margins_by_norm(outputs, tables, targets)
+    assert (by_norm <= bounds).all()
     for fact, target in enumerate(targets):
         differences = answers[target] - np.delete(answers, target, axis=0)
         worst = min(
@@ -326,6 +420,7 @@ def test_margin_bounds_are_minima_over_the_corners_of_the_output(seed):
         )
         assert bounds[fact] <= worst
         assert bounds[fact] == pytest.approx(worst, abs=1e-4)
+        assert exact[fact] == pytest.approx((differences @ outputs.center[fact]).min())
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -356,12 +451,29 @@ def test_errors_of_scores_and_values_match_their_products(seed):
 def test_score_errors_increase_leaks():
     vocabulary = PROMPTS.vocabulary
     scores = np.random.default_rng(0).normal(size=(vocabulary.prompt_tokens, 2)) * 20
-    noise = slice(vocabulary.first_noise, vocabulary.eos)
-    arguments = (PROMPTS.known_tokens(), noise, 3)
-    _, exact = _read_tokens(_Interval(scores, np.zeros_like(scores)), *arguments)
-    _, uncertain = _read_tokens(_Interval(scores, np.full_like(scores, 0.5)), *arguments)
+    noise, known = slice(vocabulary.first_noise, vocabulary.eos), PROMPTS.known_tokens()
+
+    def leaks(error):
+        interval = _Interval(scores, np.full_like(scores, error))
+        log_noise = _log_noise_weight(scores[noise] + error, 3, "any")
+        return _attention_shares(interval, known, log_noise)[2]
+
+    exact, uncertain = leaks(0.0), leaks(0.5)
     small = exact < 1e-6
     np.testing.assert_allclose(uncertain[small], np.e * exact[small], rtol=1e-3)
+
+
+@given(st.integers(0, 10**6), st.sampled_from([(3, 5), (5, 3), (4, 4)]))
+def test_spectral_norm_is_an_upper_bound(seed, shape):
+    matrix = np.random.default_rng(seed).normal(size=shape)
+    norm = np.linalg.svd(matrix, compute_uv=False)[0]
+    assert norm <= _spectral_norm(matrix) <= norm * (1 + 1e-5)
+    assert _spectral_norm(1e-200 * matrix) == pytest.approx(1e-200 * norm, rel=1e-5)
+
+
+def test_spectral_norm_of_zeros_and_infinities():
+    assert _spectral_norm(np.zeros((3, 2))) == 0.0
+    assert _spectral_norm(np.array([[np.inf, 0.0]])) == np.inf
 
 
 def test_bound_is_attained_for_leaked_attention():
@@ -379,6 +491,6 @@ def test_bound_is_attained_for_leaked_attention():
 
 def test_softmax_roundings_are_included():
     model, prompts = handmade(*SEPARATED, 1.0, [1, -1])
-    attended, _ = _attend(model, prompts)
+    attended, _ = _attend(_Bounds(model, prompts, "any"), prompts.known_tokens())
     assert (attended.error >= 16 * UNIT * np.abs(attended.center)).all()
     assert (attended.error <= 40 * UNIT).all()

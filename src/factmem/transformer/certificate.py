@@ -1,35 +1,44 @@
 """A proof that a transformer recalls its facts, whatever noise the prompt contains.
 
-A prompt has one subject, one relation, EOS and T − 3 noise tokens with any multiplicities. In it, a
-head gives the strongest of the three known tokens, t, all attention except a fraction
+A prompt has one subject, one relation, EOS and T − 3 noise tokens with any multiplicities. The
+attention of a head *among the three known tokens* does not depend on the noise, so their mixture
 
-    leak ≤ Σ_{other two} exp(s(z) − s(t)) + (T − 3) max_{noise} exp(s(n) − s(t)),
+    mix = Σ_i p_i v_i,        p = softmax(s(subject), s(relation), s(EOS)),
 
-so its output is within leak · (largest − smallest value) of the value of t. This error, and the
-rounding errors of float32 in every product (γ_n = n u/(1 − n u) for sums of n terms in any order,
-u = 2⁻²⁴), are propagated through the outputs, the MLP and the logits, entry by entry. Subtracting
-them from a fact's margin gives a lower bound; if it is positive, no prompt can make float32
-arithmetic give another answer.
+is known for every fact. Noise takes a share of the attention of at most
 
-The certificate holds for any weights, also for trained transformers, but it is loose if their heads
-do not concentrate on one token. It is computed in float64, with errors a billion times smaller than
-those it bounds; the bounds are widened by one part in a million to cover them.
+    leak = n / (n + Σ_i exp(s_i)),        n = (T − 3) max_{noise} exp(s),
+
+so the head's output lies between mix and (1 − leak) mix + leak · (a mean of noise values). If all
+noise tokens of a prompt are different, n is the sum of the T − 3 largest exp(s) instead.
+
+The error of the outputs, and the rounding errors of float32 in every product (γ_n = n u/(1 − n u)
+for sums of n terms in any order, u = 2⁻²⁴), are propagated through the output matrices, the MLP and
+the logits in two ways: entry by entry, and as a Euclidean norm with the spectral norms of the
+matrices. The smaller one counts. Subtracting it from a fact's margin gives a lower bound; if it is
+positive, no prompt can make float32 arithmetic give another answer.
+
+The certificate holds for any weights, also for trained transformers. It is computed in float64,
+with errors a billion times smaller than those it bounds; the bounds are widened by one part in a
+million to cover them. Facts are processed in blocks: beyond the model and a few numbers per fact,
+memory holds about 100 MB and does not grow with the table.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from factmem._core.errors import FactmemError
+from factmem._core.errors import ArgumentError, FactmemError
+from factmem._core.progress import Report
 from factmem.facts.prompts import PromptDistribution
 from factmem.memories.activations import Relu
-from factmem.transformer.constructions.denoiser import tokens_read
 from factmem.transformer.model import Transformer
 
-__all__ = ["Certificate", "certify"]
+__all__ = ["Certificate", "NoiseModel", "certify"]
 
 _UNIT_ROUNDOFF = 2.0**-24
 _WIDENING = 1 + 1e-6
@@ -39,8 +48,13 @@ _FLUSHED = 2.0 ** (-23 * 1.25)
 """Attention weights below this fraction of their sum may vanish in the shared-shift form."""
 _SOFTMAX_ROUNDINGS = 16
 """Roundings of a softmax weight: exp, its argument, products, sums and the division."""
-_MAX_PAIR_ENTRIES = 2**22
-"""Largest array of differences between answers that is in memory at once."""
+_MAX_BLOCK_ENTRIES = 2**22
+"""Largest array of a block of facts, and of differences between answers, in memory at once."""
+_MAX_REFINED_ENTRIES = 2**31
+"""Facts × answers × dimensions that may be bounded entry by entry in any case: ten seconds."""
+
+NoiseModel = Literal["any", "distinct"]
+"""Whether noise tokens may repeat in a prompt, or are all different."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +65,7 @@ class Certificate:
         margins: for every fact, a lower bound of (u_a* − u_y)·F over all prompts and other
             outputs y.
         attention_leaks: for every fact, an upper bound of the attention that any head gives to
-            tokens other than the one it reads.
+            noise tokens.
     """
 
     margins: Float[np.ndarray, " facts"]
@@ -93,79 +107,211 @@ class _Interval(NamedTuple):
         return np.abs(self.center) + self.error
 
 
-def certify(model: Transformer, prompts: PromptDistribution) -> Certificate:
+class _Ball(NamedTuple):
+    """Rows `center` ± `error`, entry by entry, and within `radius` of `center` in norm."""
+
+    center: np.ndarray
+    error: np.ndarray
+    radius: np.ndarray
+
+    @classmethod
+    def around(cls, center: np.ndarray, error: np.ndarray, radius: np.ndarray | None = None):
+        """Use the smaller of both bounds for every entry and for every row."""
+        norms = np.linalg.norm(error, axis=1) * _WIDENING
+        smaller = norms if radius is None else np.fmin(norms, radius)
+        return cls(center, np.fmin(error, smaller[:, None]), smaller)
+
+    @property
+    def finite(self) -> np.ndarray:
+        """Whether all numbers of a row are finite."""
+        return np.isfinite(self.center + self.error).all(axis=1)
+
+
+class _Matrix(NamedTuple):
+    """A matrix with what its products need: absolute values and spectral norm."""
+
+    entries: np.ndarray
+    absolute: np.ndarray
+    norm: float
+
+    @classmethod
+    def of(cls, entries: np.ndarray) -> "_Matrix":
+        return cls(entries, np.abs(entries), _spectral_norm(entries))
+
+
+class _Answers(NamedTuple):
+    """The output embeddings and their norms."""
+
+    table: Float[np.ndarray, "outputs dim"]
+    norms: Float[np.ndarray, " outputs"]
+
+    @classmethod
+    def of(cls, table: Float[np.ndarray, "outputs dim"]) -> "_Answers":
+        return cls(table, np.linalg.norm(table, axis=1))
+
+
+def certify(
+    model: Transformer,
+    prompts: PromptDistribution,
+    *,
+    noise: NoiseModel = "any",
+    report: Report | None = None,
+) -> Certificate:
     """Bound the margin of every fact over every prompt that asks for it.
 
     Args:
         model: a transformer with float32 weights, and with ReLU or without an MLP.
         prompts: the facts and the prompt length T.
+        noise: "any" covers all prompts; "distinct" covers prompts whose noise tokens are all
+            different.
+        report: called with the number of facts that are done.
 
     Raises:
-        FactmemError: the activation is not ReLU; its slope is unbounded.
+        FactmemError: the activation is not ReLU, whose slope is bounded, or `noise` is unknown.
     """
     if model.shape.width and not isinstance(model.activation, Relu):
         raise FactmemError(
             f"a certificate needs ReLU, got {type(model.activation).__name__}, whose slope is "
             "unbounded"
         )
+    if noise not in ("any", "distinct"):
+        raise ArgumentError("noise", f"must be 'any' or 'distinct', got {str(noise)!r}")
+    if noise == "distinct" and prompts.length - 3 > model.vocabulary.noise:
+        raise ArgumentError(
+            "noise",
+            f"cannot be 'distinct': {prompts.length - 3} positions have only "
+            f"{model.vocabulary.noise} noise tokens",
+        )
     targets = np.asarray(model.targets(prompts.fact_answers))
-    with np.errstate(over="ignore", invalid="ignore"):
-        attended, leaks = _attend(model, prompts)
-        attention = _product(attended, _float64(model.weights.output).reshape(-1, model.shape.dim))
-        outputs = _add_mlp(model, attention)
-        margins = _min_margins(outputs, _float64(model.embeddings.outputs), targets)
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        bounds = _Bounds(model, prompts, noise)
+        margins, leaks, exact = (np.empty(prompts.facts) for _ in range(3))
+        for block in bounds.blocks():
+            outputs, leaks[block] = bounds.outputs(block)
+            margins[block], exact[block] = _margins_by_norm(outputs, bounds.answers, targets[block])
+            if report is not None:
+                report(block.stop, left=prompts.facts - block.stop)
+        for facts in _facts_to_refine(margins, exact, bounds):
+            outputs, _ = bounds.outputs(facts)
+            refined = _margins_by_entry(outputs, bounds.answers, targets[facts])
+            margins[facts] = np.fmax(margins[facts], refined)
     return Certificate(np.where(np.isnan(margins), -np.inf, margins), leaks)
+
+
+class _Bounds:
+    """The tables of a model that bounds of facts need, and the outputs of blocks of facts."""
+
+    def __init__(self, model: Transformer, prompts: PromptDistribution, noise: NoiseModel) -> None:
+        vocabulary, weights = model.vocabulary, model.weights
+        self.known = prompts.known_tokens()
+        self.length = prompts.length
+        scores = _scores(model)
+        # The argument of exp is a difference of scores, and is rounded itself.
+        rounding = 2 * _UNIT_ROUNDOFF * np.ptp(scores.center, axis=0)
+        self.scores = _Interval(scores.center, scores.error + rounding[None, :])
+        noise_tokens = slice(vocabulary.first_noise, vocabulary.eos)
+        self.log_noise = _log_noise_weight(
+            self.scores.center[noise_tokens] + self.scores.error[noise_tokens],
+            prompts.length - 3,
+            noise,
+        )
+        self.values = _values(model)
+        # Noise values that cannot occur, because there is no position for them, do no harm.
+        self.noise_values = (
+            (self.values.center - self.values.error)[noise_tokens].min(axis=0),
+            (self.values.center + self.values.error)[noise_tokens].max(axis=0),
+        )
+        self.largest_value = self.values.magnitude.max(axis=0)
+        self.output = _Matrix.of(_float64(weights.output).reshape(-1, model.shape.dim))
+        self.mlp = None
+        if model.shape.width:
+            bias = None if weights.mlp_bias is None else _float64(weights.mlp_bias)
+            mlp_in, mlp_out = _float64(weights.mlp_in).T, _float64(weights.mlp_out)
+            self.mlp = _Matrix.of(mlp_in), bias, _Matrix.of(mlp_out)
+        self.answers = _Answers.of(_float64(model.embeddings.outputs))
+        widest = max(3 * self.output.entries.shape[0], model.shape.width, len(self.answers.table))
+        self.block_size = max(1, _MAX_BLOCK_ENTRIES // widest)
+
+    def blocks(self) -> Iterator[slice]:
+        """Yield slices that cover all facts."""
+        for start in range(0, len(self.known), self.block_size):
+            yield slice(start, min(start + self.block_size, len(self.known)))
+
+    def outputs(self, facts: slice | np.ndarray) -> tuple[_Ball, np.ndarray]:
+        """Bound F_TF of some facts, and the attention that their noise gets."""
+        attended, leaks = _attend(self, self.known[facts])
+        attention = _product(attended, self.output)
+        return _add_mlp(self.mlp, attention), leaks
 
 
 # ---- attention -----------------------------------------------------------------------------------
 
 
-def _attend(model: Transformer, prompts: PromptDistribution) -> tuple[_Interval, np.ndarray]:
+def _attend(bounds: _Bounds, known: Int[np.ndarray, "facts 3"]) -> tuple[_Ball, np.ndarray]:
     """Bound the heads' attention outputs [facts, heads · head_dim] and the leak of every fact."""
-    scores = _scores(model)
-    values = _values(model)
-    vocabulary = model.vocabulary
-    read, leaks = _read_tokens(
-        scores,
-        prompts.known_tokens(),
-        slice(vocabulary.first_noise, vocabulary.eos),
-        prompts.length - 3,
-    )
-    heads = np.arange(model.shape.heads)[None, :]
-    center, value_error = values.center[read, heads], values.error[read, heads]
-    spread = np.ptp(values.center, axis=0) + 2 * values.error.max(axis=0)
+    low, high, leaks, rest = _attention_shares(bounds.scores, known, bounds.log_noise)
+    shares, share_errors = (low + high) / 2, (high - low) / 2
+    center, value_error = bounds.values.center[known], bounds.values.error[known]
+    strongest = shares.argmax(axis=1)[:, None, :, None]
+    reference = np.take_along_axis(center, strongest, axis=1)
+    # Exactly 0 for the strongest token, so that the rounding of its share does no harm.
+    differences = center - reference
+    mix = reference[:, 0] + np.einsum("fih,fihk->fhk", shares, differences)
+    error = np.einsum("fih,fihk->fhk", share_errors, np.abs(differences))
+    error += np.einsum("fih,fihk->fhk", high, value_error)
+    lowest, highest = bounds.noise_values
+    leak = leaks[:, :, None]
+    # The output is a mean of the mixture and of noise values, which have a share of at most `leak`.
+    lower = mix - error + leak * np.minimum(0.0, lowest[None] - (mix - error))
+    upper = mix + error + leak * np.maximum(0.0, highest[None] - (mix + error))
     # Adding b to a has an error of at most |b|. If all terms but one are small, so is the error of
     # the sum, both of weighted values and of weights.
-    sum_error = (
-        2
-        * prompts.length
-        * np.minimum(leaks[:, :, None], _UNIT_ROUNDOFF)
-        * values.magnitude.max(axis=0)
-    )
-    rounding = _gamma(_SOFTMAX_ROUNDINGS) * (np.abs(center) + value_error) + sum_error
-    error = value_error + leaks[:, :, None] * spread[None] + rounding * _WIDENING
-    error += prompts.length * _FLUSHED
-    rows = (prompts.facts, -1)
-    return _Interval(center.reshape(rows), error.reshape(rows)), leaks.max(axis=1)
+    sum_error = 2 * bounds.length * np.minimum(rest, _UNIT_ROUNDOFF)[:, :, None]
+    magnitude = np.einsum("fih,fihk->fhk", high, np.abs(center) + value_error)
+    rounding = _gamma(_SOFTMAX_ROUNDINGS) * magnitude + sum_error * bounds.largest_value[None]
+    error = (upper - lower) / 2 + rounding * _WIDENING + bounds.length * _FLUSHED
+    rows = (len(known), -1)
+    middle = (upper + lower) / 2
+    return _Ball.around(middle.reshape(rows), error.reshape(rows) * _WIDENING), leaks.max(axis=1)
 
 
-def _read_tokens(
-    scores: _Interval, known: Int[np.ndarray, "facts 3"], noise: slice, noise_positions: int
-) -> tuple[Int[np.ndarray, "facts heads"], Float[np.ndarray, "facts heads"]]:
-    """Return the strongest known token of every fact and head, and a bound of its leak."""
-    # The argument of exp is a difference of scores, and is rounded itself.
-    error = scores.error + 2 * _UNIT_ROUNDOFF * np.ptp(scores.center, axis=0)
-    high, low = scores.center + error, scores.center - error
-    read = tokens_read(scores.center, known)
-    read_low = np.take_along_axis(low, read, axis=0)
-    gaps = np.where(
-        known[:, :, None] == read[:, None, :], -np.inf, high[known] - read_low[:, None, :]
-    )
-    others = np.exp(np.minimum(gaps, 600.0))
-    noise_gap = np.minimum(high[noise].max(axis=0)[None, :] - read_low, 600.0)
-    leaks = others.sum(axis=1) + noise_positions * np.exp(noise_gap)
-    leaks = leaks / (1 + leaks) * (1 + 4 * _SOFTMAX_ROUNDINGS * _UNIT_ROUNDOFF) + _TINY
-    return read, leaks
+def _attention_shares(
+    scores: _Interval, known: Int[np.ndarray, "facts 3"], log_noise: Float[np.ndarray, " heads"]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Bound every known token's share of the attention among the known tokens.
+
+    Returns:
+        The smallest and the largest share of every known token, [facts, 3, heads]; the largest
+        share of noise; and the largest share of all tokens but the strongest, [facts, heads].
+    """
+    error = scores.error[known] + _SOFTMAX_ROUNDINGS * _UNIT_ROUNDOFF
+    center = scores.center[known]
+    shift = center.max(axis=1, keepdims=True)
+    smallest = np.exp(np.maximum(center - shift - error, -700.0)) * (center - shift - error > -700)
+    largest = np.exp(np.minimum(center - shift + error, 600.0))
+    low = smallest / (smallest + largest.sum(axis=1, keepdims=True) - largest)
+    high = largest / (largest + smallest.sum(axis=1, keepdims=True) - smallest)
+    noise = np.exp(np.minimum(log_noise[None, :] - shift[:, 0], 600.0))
+    widening = 1 + 4 * _SOFTMAX_ROUNDINGS * _UNIT_ROUNDOFF
+    leaks = noise / (noise + smallest.sum(axis=1)) * widening + _TINY
+    strongest = center.argmax(axis=1)[:, None, :]
+    others = noise + largest.sum(axis=1) - np.take_along_axis(largest, strongest, axis=1)[:, 0]
+    read = np.take_along_axis(smallest, strongest, axis=1)[:, 0]
+    rest = others / (others + read) * widening + _TINY
+    return low, np.minimum(high, 1.0), leaks, rest
+
+
+def _log_noise_weight(
+    scores: Float[np.ndarray, "noise heads"], positions: int, noise: NoiseModel
+) -> Float[np.ndarray, " heads"]:
+    """Return the logarithm of the largest Σ exp(s) of the noise tokens of a prompt."""
+    if positions == 0:
+        return np.full(scores.shape[1], -np.inf)
+    largest = scores.max(axis=0)
+    if noise == "any":
+        return largest + math.log(positions)
+    strongest = np.sort(scores, axis=0)[::-1][:positions]
+    return largest + np.log(np.exp(strongest - largest[None, :]).sum(axis=0)) + 1e-12
 
 
 def _scores(model: Transformer) -> _Interval:
@@ -186,14 +332,6 @@ def _prompt_tokens(model: Transformer) -> np.ndarray:
     return _float64(model.embeddings.tokens)[: model.vocabulary.prompt_tokens]
 
 
-# ---- after attention -----------------------------------------------------------------------------
-
-
-def _product(left: _Interval, right: np.ndarray) -> _Interval:
-    """Bound left @ right for exact `right`."""
-    return _einsum("ij,fi->fj", right, left)
-
-
 def _einsum(subscripts: str, exact: np.ndarray, interval: _Interval) -> _Interval:
     """Bound an einsum of exact numbers with intervals, summed in float32 in any order."""
     inputs, output = subscripts.split("->")
@@ -209,52 +347,149 @@ def _einsum(subscripts: str, exact: np.ndarray, interval: _Interval) -> _Interva
     return _Interval(np.einsum(subscripts, exact, interval.center, optimize=True), error)
 
 
-def _add_mlp(model: Transformer, x: _Interval) -> _Interval:
+# ---- after attention -----------------------------------------------------------------------------
+
+
+def _product(left: _Ball, right: _Matrix) -> _Ball:
+    """Bound left @ right, summed in float32 in any order."""
+    propagated = left.error @ right.absolute
+    magnitude = np.abs(left.center) @ right.absolute + propagated
+    terms = len(right.entries)
+    largest = 1 + right.absolute.max(initial=0.0) + _row_max(np.abs(left.center) + left.error)
+    rounding = _gamma(terms) * magnitude + terms * _TINY * largest[:, None]
+    rounding = np.where(magnitude < _HUGE, rounding * _WIDENING, np.inf)
+    radius = right.norm * left.radius + np.linalg.norm(rounding, axis=1)
+    error = propagated * _WIDENING + rounding
+    return _Ball.around(left.center @ right.entries, error, radius * _WIDENING)
+
+
+def _add_mlp(mlp: "tuple[_Matrix, np.ndarray | None, _Matrix] | None", x: _Ball) -> _Ball:
     """Bound `Transformer.add_mlp`."""
-    if model.shape.width == 0:
+    if mlp is None:
         return x
-    weights = model.weights
-    preactivation = _product(x, _float64(weights.mlp_in).T)
-    if weights.mlp_bias is not None:
-        preactivation = _sum(preactivation, _exact(_float64(weights.mlp_bias)[None, :]))
+    mlp_in, bias, mlp_out = mlp
+    preactivation = _product(x, mlp_in)
+    if bias is not None:
+        exact = np.broadcast_to(bias[None, :], preactivation.center.shape)
+        preactivation = _sum(preactivation, _Ball.around(exact, np.zeros_like(exact)))
     # ReLU does not increase distances, and a neuron that cannot be active has no error at all.
     inactive = preactivation.center + preactivation.error < 0
-    hidden = _Interval(
-        np.maximum(preactivation.center, 0.0), np.where(inactive, 0.0, preactivation.error)
+    hidden = _Ball.around(
+        np.maximum(preactivation.center, 0.0),
+        np.where(inactive, 0.0, preactivation.error),
+        preactivation.radius,
     )
-    return _sum(x, _product(hidden, _float64(weights.mlp_out)))
+    return _sum(x, _product(hidden, mlp_out))
 
 
-def _sum(left: _Interval, right: _Interval) -> _Interval:
-    total = _Interval(left.center + right.center, left.error + right.error)
-    return _Interval(total.center, (total.error + _gamma(1) * total.magnitude) * _WIDENING)
+def _sum(left: _Ball, right: _Ball) -> _Ball:
+    center, error = left.center + right.center, left.error + right.error
+    rounding = _gamma(1) * (np.abs(center) + error) * _WIDENING
+    radius = left.radius + right.radius + np.linalg.norm(rounding, axis=1)
+    return _Ball.around(center, error * _WIDENING + rounding, radius * _WIDENING)
 
 
-def _min_margins(
-    outputs: _Interval, answers: Float[np.ndarray, "outputs dim"], targets: np.ndarray
+# ---- margins -------------------------------------------------------------------------------------
+
+
+def _margins_by_norm(
+    outputs: _Ball, answers: _Answers, targets: Int[np.ndarray, " facts"]
+) -> tuple[Float[np.ndarray, " facts"], Float[np.ndarray, " facts"]]:
+    """Bound the smallest margin of every fact with one matrix product.
+
+    |(u_a* − u_y)·δ| ≤ (‖u_a*‖ + max ‖u‖) ‖δ‖, and Σ |u_i F_i| ≤ ‖u‖ ‖F‖.
+
+    Returns:
+        A lower bound, and an upper bound: the margin of the center.
+    """
+    margins = _center_margins(outputs, answers, targets).min(axis=1)
+    reach = answers.norms[targets] + answers.norms.max()
+    magnitudes = (np.linalg.norm(outputs.center, axis=1) + outputs.radius) * reach
+    rounding = 2 * _logit_rounding(magnitudes, answers.table, _row_max(outputs.error))
+    bound = margins - (outputs.radius * reach + rounding) * _WIDENING
+    return np.where(outputs.finite, bound, -np.inf), np.where(outputs.finite, margins, -np.inf)
+
+
+def _facts_to_refine(
+    margins: np.ndarray, exact: np.ndarray, bounds: _Bounds
+) -> Iterator[Int[np.ndarray, " block"]]:
+    """Yield blocks of facts to bound entry by entry: all facts of a small table.
+
+    In a large table these are the facts that the bound by norms does not certify although their
+    center is right, and those with the smallest margins.
+    """
+    few = max(1, _MAX_REFINED_ENTRIES // bounds.answers.table.size)
+    order = np.argsort(margins, kind="stable")
+    needed = (margins <= 0) & (exact > 0)
+    needed[order[:few]] = True
+    facts = np.flatnonzero(needed)
+    for start in range(0, len(facts), bounds.block_size):
+        yield facts[start : start + bounds.block_size]
+
+
+def _margins_by_entry(
+    outputs: _Ball, answers: _Answers, targets: Int[np.ndarray, " facts"]
 ) -> Float[np.ndarray, " facts"]:
-    """Bound the smallest margin of every fact from below."""
-    count, dim = answers.shape
-    chunk_size = max(1, _MAX_PAIR_ENTRIES // (count * dim))
-    absolute = np.abs(answers)
-    min_margins = np.empty(len(targets))
-    for start in range(0, len(targets), chunk_size):
-        chunk = slice(start, start + chunk_size)
-        center, error = outputs.center[chunk], outputs.error[chunk]
-        target = targets[chunk]
-        logits = center @ answers.T
-        margins = np.take_along_axis(logits, target[:, None], axis=1) - logits
-        differences = np.abs(answers[target][:, None, :] - answers[None, :, :])
-        output_error = np.einsum("fyd,fd->fy", differences, error)
-        magnitudes = (np.abs(center) + error) @ absolute.T
-        rounding = _gamma(dim) * magnitudes + dim * _TINY * (1 + absolute.max() + error.max())
-        rounding = np.where(magnitudes < _HUGE, rounding, np.inf)
-        rounding = rounding + np.take_along_axis(rounding, target[:, None], axis=1)
-        bound = margins - (output_error + rounding) * _WIDENING
-        np.put_along_axis(bound, target[:, None], np.inf, axis=1)
-        finite = np.isfinite(center).all(axis=1) & np.isfinite(error).all(axis=1)
-        min_margins[chunk] = np.where(finite, bound.min(axis=1), -np.inf)
-    return min_margins
+    """Bound the smallest margin of every fact, entry by entry for the answers that matter.
+
+    Those are the answers whose bound by norms is below the smallest margin of the center: no other
+    answer can have the smallest bound.
+    """
+    table, center, error = answers.table, outputs.center, outputs.error
+    margins = _center_margins(outputs, answers, targets)
+    magnitudes = (np.abs(center) + error) @ np.abs(table).T
+    rounding = _logit_rounding(magnitudes, table, error.max(axis=1)[:, None])
+    rounding = rounding + np.take_along_axis(rounding, targets[:, None], axis=1)
+    reach = answers.norms[targets][:, None] + answers.norms[None, :]
+    by_norm = margins - (reach * outputs.radius[:, None] + rounding) * _WIDENING
+    result = np.where(outputs.finite, np.inf, -np.inf)
+    smallest = margins.min(axis=1, keepdims=True)
+    np.fmin(result, np.where(by_norm >= smallest, by_norm, np.inf).min(axis=1), out=result)
+    facts, others = np.nonzero(~(by_norm >= smallest) & outputs.finite[:, None])
+    size = max(1, _MAX_BLOCK_ENTRIES // table.shape[1])
+    for start in range(0, len(facts), size):
+        fact, other = facts[start : start + size], others[start : start + size]
+        differences = np.abs(table[targets[fact]] - table[other])
+        by_entries = np.einsum("pd,pd->p", differences, error[fact])
+        by_norms = np.linalg.norm(differences, axis=1) * outputs.radius[fact]
+        slack = (np.fmin(by_entries, by_norms) + rounding[fact, other]) * _WIDENING
+        np.minimum.at(result, fact, margins[fact, other] - slack)
+    return result
+
+
+def _center_margins(
+    outputs: _Ball, answers: _Answers, targets: Int[np.ndarray, " facts"]
+) -> Float[np.ndarray, "facts outputs"]:
+    """Compute the margins of the center over all answers, infinite over the right one."""
+    logits = outputs.center @ answers.table.T
+    margins = np.take_along_axis(logits, targets[:, None], axis=1) - logits
+    np.put_along_axis(margins, targets[:, None], np.inf, axis=1)
+    return margins
+
+
+def _logit_rounding(
+    magnitudes: np.ndarray, answers: np.ndarray, largest_error: np.ndarray
+) -> np.ndarray:
+    """Bound the rounding error of logits whose terms have absolute sums of at most `magnitudes`."""
+    dim = answers.shape[1]
+    rounding = _gamma(dim) * magnitudes + dim * _TINY * (1 + np.abs(answers).max() + largest_error)
+    return np.where(magnitudes < _HUGE, rounding, np.inf)
+
+
+def _spectral_norm(matrix: np.ndarray) -> float:
+    """Return an upper bound of ‖matrix‖₂, infinite if an entry is not finite."""
+    if not np.isfinite(matrix).all():
+        return math.inf
+    scale = float(np.abs(matrix).max(initial=0.0))
+    if scale == 0:
+        return 0.0
+    scaled = matrix / scale
+    gram = scaled.T @ scaled if matrix.shape[0] > matrix.shape[1] else scaled @ scaled.T
+    return scale * math.sqrt(float(np.linalg.eigvalsh(gram)[-1])) * _WIDENING
+
+
+def _row_max(rows: np.ndarray) -> np.ndarray:
+    return rows.max(axis=1, initial=0.0)
 
 
 def _gamma(terms: int) -> float:
