@@ -220,6 +220,16 @@ def test_resumed_training_is_the_same(tmp_path):
         train_transformers(runs, ADAM, key=jr.key(1), checkpoint=path)
 
 
+def test_criterion_of_1_ends_no_run_early():
+    prompts = make_prompts(sizes=(1, 1, 1))
+    runs = runs_for_learning_rates(make_model(prompts), prompts, ADAM)
+    for early_stopping in ((), ((0.5, 0.1),)):
+        protocol = replace(HARD, criterion=1.0, early_stopping=early_stopping)
+        for result in train_transformers(runs, protocol, key=jr.key(1)):
+            assert (result.steps, result.status.label) == (HARD.steps, "step_limit")
+            assert result.best_accuracy == 1
+
+
 @pytest.mark.parametrize("fraction", [-0.1, 1.5, float("nan")])
 def test_rejects_fractions_outside_0_and_1(fraction):
     with pytest.raises(FactmemError, match="hard_noise must be between 0 and 1"):

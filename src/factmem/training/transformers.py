@@ -237,8 +237,10 @@ def _statuses(
         if evaluation.steps >= protocol.steps:
             return TrainingStatus.STEP_LIMIT
         best = max(evaluation.accuracy for evaluation in (*before, evaluation))
-        too_low = max_accuracy <= protocol.criterion or protocol.stops_early(evaluation.steps, best)
-        return TrainingStatus.STOPPED_EARLY if too_low else None
+        unreachable = max_accuracy <= protocol.criterion < 1
+        if unreachable or protocol.stops_early(evaluation.steps, best):
+            return TrainingStatus.STOPPED_EARLY
+        return None
 
     inputs = zip(state.evaluations, evaluations, finite, max_accuracies, strict=True)
     statuses = list(zip(_groups(runs), (run_status(*args) for args in inputs), strict=True))
