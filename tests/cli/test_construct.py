@@ -74,7 +74,10 @@ def test_compiled_searches_for_the_smallest_shape():
 def test_progress_counts_iterations(monkeypatch, capsys):
     monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", 0.0)
     assert main(["construct", "compiled", *map(str, (*SMALL, *SHAPE))]) == 0
-    assert capsys.readouterr().err.startswith("compiled: 50 iterations, loss ")
+    lines = capsys.readouterr().err
+    assert lines.startswith("compiled: 50 iterations, loss ")
+    assert "recall: 12 prompts, left " in lines
+    assert lines.splitlines()[-1].endswith(" prompts, left 0")
 
 
 def test_notes_about_open_questions_and_shared_answers(table_file):

@@ -1,6 +1,7 @@
 """Sizes, answers and information of fact tables."""
 
 import math
+import tracemalloc
 from collections import Counter
 
 import numpy as np
@@ -164,3 +165,15 @@ def test_tables_are_immutable():
 def test_invalid_tables_are_rejected(make, message):
     with pytest.raises(FactTableError, match=message):
         make()
+
+
+def test_a_table_copies_its_grid_once():
+    grid = np.full((20_000, 50), MISSING, np.int32)
+    grid[:, 0] = np.arange(20_000) % 7
+    tracemalloc.start()
+    try:
+        FactTable(grid)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.9 * grid.nbytes, "one copy and one mask"

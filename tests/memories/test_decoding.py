@@ -6,15 +6,13 @@ import jax.random as jr
 import numpy as np
 import optax
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from scipy.spatial import ConvexHull
 
 from factmem.memories import decoding
 from factmem.memories.decoding import (
     all_margins,
     cross_entropy_from_gaps,
-    decodable,
     decode,
     per_key_losses,
     recalled,
@@ -165,70 +163,3 @@ def test_losses_use_bounded_memory():
 
     memory = jax.jit(jax.value_and_grad(loss)).lower(*shapes).compile().memory_analysis()
     assert memory.temp_size_in_bytes < facts * outputs * 4 / 8
-
-
-# ---- decodable -----------------------------------------------------------------------------------
-
-
-def gaussian_values(seed, outputs, dim):
-    return np.random.default_rng(seed).normal(size=(outputs, dim))
-
-
-@settings(max_examples=20)
-@given(st.integers(0, 10**6), st.sampled_from([(4, 2), (12, 2), (9, 3), (30, 3)]))
-def test_decodable_values_are_vertices_of_the_convex_hull(seed, size):
-    values = gaussian_values(seed, *size)
-    is_vertex = np.zeros(len(values), bool)
-    is_vertex[ConvexHull(values).vertices] = True
-    np.testing.assert_array_equal(decodable(values), is_vertex)
-
-
-@settings(max_examples=10)
-@given(st.integers(0, 10**6))
-def test_no_direction_decodes_to_values_that_are_not_decodable(seed):
-    values = gaussian_values(seed, 25, 3)
-    directions = np.random.default_rng(seed + 1).normal(size=(20_000, 3))
-    decoded = np.bincount(np.argmax(directions @ values.T, axis=1), minlength=len(values)) > 0
-    assert not (decoded & ~decodable(values)).any()
-    assert decoded.sum() >= 4
-
-
-def test_orthonormal_values_are_decodable():
-    assert decodable(np.eye(7)).all()
-    assert decodable(np.vstack([np.eye(3), -np.eye(3)])).all()
-
-
-def test_interior_values_are_not_decodable():
-    vertices = np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [-1, -1, -1]])
-    result = decodable(np.vstack([vertices.mean(axis=0, keepdims=True), vertices]))
-    assert result.tolist() == [False, True, True, True, True]
-
-
-def test_duplicates_and_points_on_edges_are_not_decodable():
-    vertices = np.array([[1.0, 0.0], [-1.0, 1.0], [-1.0, -1.0]])
-    duplicated = decodable(np.vstack([vertices, vertices[:1]]))
-    assert duplicated.tolist() == [False, True, True, False]
-    on_edge = (vertices[0] + vertices[1])[None] / 2
-    assert decodable(np.vstack([vertices, on_edge])).tolist() == [True, True, True, False]
-    assert not decodable(np.ones((2, 3))).any()
-
-
-def test_a_single_value_is_decodable():
-    assert decodable(np.zeros((1, 3))).tolist() == [True]
-
-
-@settings(max_examples=10)
-@given(st.integers(0, 10**6), st.sampled_from([1e-3, 1e3]))
-def test_decodable_is_invariant_to_scale_shift_and_order(seed, scale):
-    values = gaussian_values(seed, 15, 3)
-    expected = decodable(values)
-    np.testing.assert_array_equal(decodable(scale * values), expected)
-    np.testing.assert_array_equal(decodable(values + 3.0), expected)
-    np.testing.assert_array_equal(decodable(values[::-1]), expected[::-1])
-
-
-def test_fraction_of_gaussian_values_that_are_not_decodable():
-    """About one in twelve of 100 vectors in d = 8, and none in d = 32."""
-    fractions = [np.mean(~decodable(gaussian_values(seed, 100, 8))) for seed in range(6)]
-    assert 1 / 18 < np.mean(fractions) < 1 / 9
-    assert decodable(gaussian_values(0, 100, 32)).all()

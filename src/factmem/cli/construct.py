@@ -154,7 +154,9 @@ def construct(
     with progress(output, method, unit="iteration") as report:
         result = spec.run(report)
     built = result.built
-    recalled = result.instance.recall(result.model, prompts)
+    sampled = result.instance.prompts.facts * prompts  # reports add the worst-case prompts
+    with progress(output, "recall", sampled, unit="prompt") as report:
+        recalled = result.instance.recall(result.model, prompts, report)
     data = {
         "method": method,
         **facts.describe(result.instance.table, result.model),

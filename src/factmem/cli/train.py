@@ -139,7 +139,7 @@ def train(
         use_one_thread()
     from factmem.experiments.transformer_methods.trained import Train
     from factmem.experiments.transformer_spec import TransformerSpec
-    from factmem.training.checkpoint import Checkpoint, is_checkpoint
+    from factmem._core.checkpoint import Checkpoint, is_checkpoint
 
     protocol = training.to_protocol()
     spec = TransformerSpec(

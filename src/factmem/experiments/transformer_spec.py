@@ -50,11 +50,19 @@ class TransformerInstance:
         """The vocabulary of the prompts."""
         return self.prompts.vocabulary
 
-    def recall(self, model: "Transformer", prompts_per_fact: int) -> "RecallResult":
+    def recall(
+        self, model: "Transformer", prompts_per_fact: int, report: Report | None = None
+    ) -> "RecallResult":
         """Test every fact on sampled prompts and on worst-case prompts."""
         from factmem.transformer import recall
 
-        return recall(model, self.prompts, key=self.test_key, prompts_per_fact=prompts_per_fact)
+        return recall(
+            model,
+            self.prompts,
+            key=self.test_key,
+            prompts_per_fact=prompts_per_fact,
+            report=report,
+        )
 
     def recall_metrics(self, model: "Transformer") -> dict[str, Any]:
         """Return the accuracies and margins of a test with eight sampled prompts per fact."""

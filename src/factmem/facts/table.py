@@ -57,7 +57,7 @@ class FactTable:
             raise FactTableError(
                 f"answer ids must be at least 0, or {MISSING} where there is no fact"
             )
-        grid = grid.astype(np.int32)
+        grid = grid.astype(np.int32, copy=False)  # the array is a copy already
         grid.setflags(write=False)
         object.__setattr__(self, "answer_of", grid)
         for kind, size in (("subject", grid.shape[0]), ("relation", grid.shape[1])):
@@ -195,7 +195,9 @@ class FactTable:
     def _relation_answers(self) -> tuple[np.ndarray, np.ndarray]:
         """The distinct (relation, answer) pairs, [pairs, 2], and the number of facts of each."""
         _, r, a = self.fact_ids
-        return np.unique(np.stack([r, a], axis=1), axis=0, return_counts=True)
+        # Sorting numbers is many times faster than sorting pairs.
+        pairs, counts = np.unique(r * np.int64(self.answers) + a, return_counts=True)
+        return np.stack(np.divmod(pairs, self.answers), axis=1), counts
 
     @property
     def answers_by_relation(self) -> np.ndarray:

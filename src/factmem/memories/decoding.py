@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int
+
+from factmem.memories.decodable import decodable
 
 __all__ = [
     "MarginLoss",
@@ -50,36 +51,6 @@ def decode(
     return _map_blocks(
         lambda output: jnp.argmax(_scores(output, values)), outputs, _block_rows(values)
     )
-
-
-def decodable(values: Float[np.ndarray, "outputs dim"]) -> Bool[np.ndarray, " outputs"]:
-    """Return for every y whether some vector decodes to y.
-
-    This holds if and only if u_y is a vertex of the convex hull of all values. A value inside the
-    hull of the others is never the argmax, whatever the model. In few dimensions this is common:
-    it affects about one in 25 of 64 Gaussian vectors in d = 8.
-
-    Examples:
-        >>> decodable(np.array([[1.0, 0.0], [-1.0, 1.0], [-1.0, -1.0], [0.1, 0.1]]))
-        array([ True,  True,  True, False])
-    """
-    from scipy.optimize import linprog
-
-    values = np.asarray(values, np.float64)
-    values = values / (np.abs(values).max() or 1.0)  # the solver drops tiny numbers
-    gram = values @ values.T
-    # Most y are decoded from u_y itself; only the others need a linear program.
-    result = (gram.diagonal()[:, None] > gram).sum(axis=1) == len(values) - 1
-    for y in np.flatnonzero(~result):
-        differences = values[y] - np.delete(values, y, axis=0)
-        solution: Any = linprog(
-            np.zeros(values.shape[1]),
-            A_ub=-differences,
-            b_ub=-np.ones(len(differences)),
-            bounds=(None, None),
-        )
-        result[y] = solution.status == 0
-    return result
 
 
 def recalled(

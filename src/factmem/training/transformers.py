@@ -17,11 +17,11 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key
 
+from factmem._core.checkpoint import Checkpoint, digest
 from factmem._core.errors import FactmemError
 from factmem._core.progress import Report
 from factmem.facts.prompts import PromptDistribution
 from factmem.memories.decoding import decodable
-from factmem.training.checkpoint import Checkpoint, digest
 from factmem.training.hard_noise import hard_noise_key
 from factmem.training.hyperparameters import Hyperparameters
 from factmem.training.padding import PaddedSizes

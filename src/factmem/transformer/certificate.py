@@ -124,7 +124,7 @@ class _Ball(NamedTuple):
     @property
     def finite(self) -> np.ndarray:
         """Whether all numbers of a row are finite."""
-        return np.isfinite(self.center + self.error).all(axis=1)
+        return np.asarray(np.isfinite(self.center + self.error).all(axis=1))
 
 
 class _Matrix(NamedTuple):

@@ -12,11 +12,13 @@ from factmem._core.errors import FactmemError
 from factmem.facts import Vocabulary
 from factmem.memories.embeddings import sphere
 from factmem.transformer import consecutive_blocks, denoiser_margins
+from factmem.transformer.constructions import denoiser
 from factmem.transformer.constructions.denoiser import (
     largest_separable_block,
     rank_one_heads,
     strongest_noise,
     superposed_keys,
+    tokens_read,
 )
 
 sizes = st.integers(1, 20)
@@ -38,8 +40,34 @@ def test_blocks_partition_subjects_and_relations(subjects, relations, noise, siz
     assert (blocks[:, :subjects].any(axis=1) != blocks[:, subjects:].any(axis=1)).all()
 
 
+@given(st.integers(0, 10**6), st.sampled_from([1, 40, 2**22]))
+def test_superposed_keys_are_sums_over_blocks(seed, entries):
+    rng = np.random.default_rng(seed)
+    tokens = rng.normal(size=(9, 4)).astype(np.float32)
+    blocks = rng.random((5, 9)) < 0.3
+    expected = [tokens[block].astype(float).sum(axis=0) + 0.5 * tokens[-1] for block in blocks]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(denoiser, "_MAX_ENTRIES", entries)
+        keys = superposed_keys(jnp.asarray(tokens), blocks)
+    np.testing.assert_allclose(keys, expected, rtol=1e-5, atol=1e-5)
+
+
+@given(st.integers(0, 10**6), st.sampled_from([1, 40, 2**22]))
+def test_tokens_read_have_the_highest_score(seed, entries):
+    rng = np.random.default_rng(seed)
+    scores = rng.normal(size=(9, 3))
+    known = np.argsort(rng.random((7, 9)), axis=1)[:, :3]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(denoiser, "_MAX_ENTRIES", entries)
+        read = tokens_read(scores, known)
+    expected = [
+        [max(tokens, key=lambda z, h=head: scores[z, h]) for head in range(3)] for tokens in known
+    ]
+    np.testing.assert_array_equal(read, expected)
+
+
 def test_rejects_blocks_that_do_not_fit_into_memory():
-    with pytest.raises(FactmemError, match="100001 blocks of 200002 tokens"):
+    with pytest.raises(FactmemError, match=r"100001 blocks of 200002 tokens need 18\.6 GiB"):
         consecutive_blocks(Vocabulary(10**5, 1, 10**5, 1), 1)
 
 
@@ -78,14 +106,16 @@ def test_rank_one_heads():
         np.testing.assert_allclose(product, np.outer(keys[head], query), rtol=1e-6)
 
 
-@given(st.integers(0, 10**6))
-def test_margins_and_strongest_noise_match_loops(seed):
+@given(st.integers(0, 10**6), st.sampled_from([1, 7, 2**22]))
+def test_margins_and_strongest_noise_match_loops(seed, entries):
     rng = np.random.default_rng(seed)
     vocabulary = Vocabulary(3, 2, 4, 2)
     scores = rng.normal(size=(vocabulary.prompt_tokens, 3)).astype(np.float32)
     blocks = np.zeros((3, vocabulary.prompt_tokens), bool)
     blocks[0, :2] = blocks[1, 2] = blocks[2, 3:5] = True
-    margins = denoiser_margins(jnp.asarray(scores), blocks)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(denoiser, "_MAX_ENTRIES", entries)
+        margins = denoiser_margins(jnp.asarray(scores), blocks)
     for head in range(3):
         gaps = [
             scores[z, head] - scores[vocabulary.eos, head]

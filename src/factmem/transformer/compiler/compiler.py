@@ -3,24 +3,28 @@
 Nothing is trained on prompts. There are three steps:
 
 1. *Keys* (`keys.py`). Each head gets a key that scores EOS above all noise, with a margin, and many
-   subjects and relations above EOS. With sharp scores the head reads the one of subject, relation
-   and EOS that it scores highest: a known token for every fact, whatever the noise. So every fact
-   has one fixed input to the rest of the network.
-2. *FittedWeights* (`fit.py`). Values, outputs and the MLP are fitted on all facts by L-BFGS.
+   subjects and relations above EOS. So noise gets next to no attention, and each head attends to a
+   mixture of subject, relation and EOS that is known for every fact, mostly to one of them. Every
+   fact has one fixed input to the rest of the network.
+2. *Fit* of values, outputs and the MLP: on all facts by L-BFGS (`fit.py`) if the table is small, by
+   minibatches (`minibatch_fit.py`) if it is large.
 3. *Certificate* (`certificate.py`) of the weights, rounded to 16 bits: it covers every prompt and
    the rounding of float32. The fit stops when every fact is certified.
 """
 
 import math
+import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Key
 
 from factmem._core.constants import DEFAULT_WEIGHT_BITS
 from factmem._core.errors import ArgumentError, FactmemError
@@ -38,14 +42,14 @@ from factmem.transformer.compiler.fit import (
     fit_weights,
     initial_weights,
 )
-from factmem.transformer.compiler.keys import choose_keys
+from factmem.transformer.compiler.keys import choose_keys, draw_keys
+from factmem.transformer.compiler.minibatch_fit import Schedule, fit_in_batches
 from factmem.transformer.constructions.construction import (
     ConstructionResult,
     check_head_dim,
-    denoiser_margin,
     partial_table_notes,
 )
-from factmem.transformer.constructions.denoiser import rank_one_heads, tokens_read
+from factmem.transformer.constructions.denoiser import rank_one_heads
 from factmem.transformer.convention import EXPERIMENT_CONVENTION, Convention
 from factmem.transformer.model import Embeddings, Transformer, Weights
 from factmem.transformer.shape import Shape
@@ -54,7 +58,9 @@ __all__ = ["CompileResult", "CompileStatus", "Probe", "compile_facts"]
 
 _MAX_HEADS = 10_000
 _MAX_LEAK = 2.0**-30
-"""Largest attention to tokens other than the one that is read: below float32 rounding errors."""
+"""Largest attention to noise: below float32 rounding errors."""
+_MAX_FULL_BATCH_FACTS = 2000
+"""Larger tables are fitted by minibatches."""
 
 
 class CompileStatus(Status):
@@ -83,7 +89,7 @@ class CompileResult(ConstructionResult):
 
     Args:
         certificate: lower bounds of every fact's margin, over all prompts.
-        iterations: number of L-BFGS iterations.
+        iterations: number of L-BFGS iterations, or of steps with minibatches.
         fit_status: how the last minimization ended.
         probes: the shapes that `compile_smallest` tried, in order; empty for `compile_facts`.
     """
@@ -113,6 +119,7 @@ def compile_facts(
     key: Key[Array, ""],
     convention: Convention = EXPERIMENT_CONVENTION,
     report: Report | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
 ) -> CompileResult:
     """Compute weights that recall every fact, with a certificate.
 
@@ -122,7 +129,9 @@ def compile_facts(
         shape: shape of the transformer.
         key: random key for the choice of head keys and the initial weights.
         convention: of the paper's experiments or theorems.
-        report: called with the number of iterations and the loss.
+        report: called with the number of iterations, the loss and, for large tables, the number of
+            iterations left and the accuracy.
+        checkpoint: a file from which an interrupted compilation of a large table goes on.
 
     Returns:
         A transformer with 16-bit weights. If the shape is too small, its status is `NOT_CERTIFIED`
@@ -146,30 +155,33 @@ def compile_facts(
     embeddings = jax.tree.map(_float32, embeddings)
     rng = np.random.default_rng(np.asarray(jr.key_data(key)).ravel())
     tokens = np.asarray(embeddings.tokens, np.float64)[: prompts.vocabulary.prompt_tokens]
-    keys = choose_keys(tokens, prompts, shape.heads, rng=rng)
-    reader = _reading_heads(keys, tokens, prompts, shape, convention)
-    build = partial(_build_model, reader, embeddings, shape, prompts, convention)
-    data = _fit_data(reader, tokens, prompts, embeddings, convention)
-    _check_decodable(data)
-
-    def is_certified(fitted: FittedWeights) -> bool:
-        # As for the final model: in float64 mode a weight may round to another level.
-        with jax.enable_x64(False):
-            return certify(build(fitted), prompts).certified_accuracy == 1
-
+    _check_decodable(prompts, embeddings, convention)
+    large = prompts.facts > _MAX_FULL_BATCH_FACTS
+    keys = (draw_keys if large else choose_keys)(tokens, prompts, shape.heads, rng=rng)
+    heads = _build_heads(keys, tokens, prompts, shape, convention)
+    data = _fit_data(heads, tokens, prompts, embeddings, convention)
+    checker = _Checker(partial(_build_model, heads, embeddings, shape, prompts, convention), prompts)
     start = initial_weights(data, shape, bias=convention.mlp_bias, rng=rng)
-    fit = fit_weights(start, data, is_certified, report)
-    with jax.enable_x64(False):
-        model = build(balance(fit.weights, data))
-        certificate = certify(model, prompts)
+    if large:
+        fit = fit_in_batches(
+            start,
+            data,
+            checker,
+            Schedule.default(prompts.facts, prompts.table.association_bits / shape.parameters),
+            seed=int(rng.integers(2**31)),
+            report=report,
+            checkpoint=checkpoint,
+        )
+    else:
+        fit = fit_weights(start, data, lambda weights: bool(checker(weights).all()), report)
+    model, certificate = checker.check(balance(fit.weights, data))
     scores = np.asarray(model.scores()).T
-    blocks = scores > scores[:, -1:]
     return CompileResult(
         model=model,
         status=CompileStatus.of_certificate(certificate),
-        blocks=blocks,
-        beta=reader.beta,
-        denoiser_margin=denoiser_margin(model, blocks, reader.beta),
+        blocks=scores > scores[:, -1:],
+        beta=heads.beta,
+        denoiser_margin=_noise_gap(prompts) / heads.beta,
         notes=partial_table_notes(prompts),
         certificate=certificate,
         iterations=fit.iterations,
@@ -177,60 +189,70 @@ def compile_facts(
     )
 
 
+class _Checker:
+    """Builds and certifies models; the last one is kept, for it is often the final one."""
+
+    def __init__(
+        self, build: Callable[[FittedWeights], Transformer], prompts: PromptDistribution
+    ) -> None:
+        self._build, self._prompts = build, prompts
+        self._last: tuple[FittedWeights, Transformer, Certificate] | None = None
+
+    def __call__(self, weights: FittedWeights) -> Bool[np.ndarray, " facts"]:
+        """Return whether each fact is certified with these weights."""
+        return self.check(weights)[1].margins > 0
+
+    def check(self, weights: FittedWeights) -> tuple[Transformer, Certificate]:
+        """Return the model with these weights, rounded to 16 bits, and its certificate."""
+        if self._last is not None and eqx.tree_equal(weights, self._last[0]) is True:
+            return self._last[1:]
+        # L-BFGS calls this in float64 mode, where a weight may round to another level.
+        with jax.enable_x64(False):
+            model = self._build(weights)
+            certificate = certify(model, self._prompts)
+        self._last = weights, model, certificate
+        return model, certificate
+
+
 # ---- heads ---------------------------------------------------------------------------------------
 
 
-class _ReadingHeads(NamedTuple):
-    """16-bit queries and keys, and the token that each head reads for each fact."""
+class _Heads(NamedTuple):
+    """16-bit queries and keys, and the score of every prompt token in nats."""
 
     query: Float[Array, "heads head_dim dim"]
     key: Float[Array, "heads head_dim dim"]
-    read: Int[np.ndarray, "facts heads"]
+    scores: Float[np.ndarray, "prompt_tokens heads"]
     beta: float
 
 
-def _reading_heads(
+def _build_heads(
     keys: Float[np.ndarray, "heads dim"],
     tokens: Float[np.ndarray, "prompt_tokens dim"],
     prompts: PromptDistribution,
     shape: Shape,
     convention: Convention,
-) -> _ReadingHeads:
-    """Build heads with scores β k·φ(z), with β large enough for a leak of at most 2⁻³⁰."""
-    eos = tokens[-1]
+) -> _Heads:
+    """Build heads with scores β_h k_h·φ(z), with β_h large enough for a leak of at most 2⁻³⁰."""
+    vocabulary, eos = prompts.vocabulary, tokens[-1]
     scale = math.sqrt(shape.head_dim) if convention.scaled_scores else 1.0
-    rows = _float32(keys), _float32(scale * eos / (eos @ eos))
+    scores = tokens @ keys.T
+    gaps = scores[-1] - scores[vocabulary.first_noise : vocabulary.eos].max(axis=0)
+    if not (gaps > 0).all():
+        raise FactmemError("a noise token has the same score as EOS: their embeddings coincide")
+    sharpness = _noise_gap(prompts) / gaps
+    rows = _float32(sharpness[:, None] * keys), _float32(scale * eos / (eos @ eos))
     query, key = rounded(rank_one_heads(*rows, shape.head_dim), DEFAULT_WEIGHT_BITS)
-    scores = tokens @ np.asarray(key[:, 0], np.float64).T
-    known = prompts.known_tokens()
-    read = tokens_read(scores, known)
-    gap = _min_gap(scores, known, read, prompts)
-    if not gap > 0:
-        raise FactmemError("two tokens have the same score in some head: their embeddings coincide")
-    beta = math.log(prompts.length / _MAX_LEAK) / gap
-    return _ReadingHeads(beta * query, key, read, beta)
-
-
-def _min_gap(
-    scores: Float[np.ndarray, "prompt_tokens heads"],
-    known: Int[np.ndarray, "facts 3"],
-    read: Int[np.ndarray, "facts heads"],
-    prompts: PromptDistribution,
-) -> float:
-    """Return the smallest score gap between the token that is read and any other in a prompt."""
-    vocabulary = prompts.vocabulary
-    best = np.take_along_axis(scores, read, axis=0)
-    others = np.where(known[:, :, None] == read[:, None, :], -np.inf, scores[known])
-    noise = scores[vocabulary.first_noise : vocabulary.eos].max(axis=0)
-    strongest = np.maximum(others.max(axis=1), noise)
-    return float((best - strongest).min())
+    rows = np.asarray(key[:, 0], np.float64) * (np.asarray(query[:, 0], np.float64) @ eos)[:, None]
+    scores = tokens @ rows.T / scale
+    return _Heads(query, key, scores, float(sharpness.max()))
 
 
 # ---- assembly ------------------------------------------------------------------------------------
 
 
 def _build_model(
-    heads: _ReadingHeads,
+    heads: _Heads,
     embeddings: Embeddings,
     shape: Shape,
     prompts: PromptDistribution,
@@ -244,7 +266,7 @@ def _build_model(
 
 
 def _fit_data(
-    heads: _ReadingHeads,
+    heads: _Heads,
     tokens: Float[np.ndarray, "prompt_tokens dim"],
     prompts: PromptDistribution,
     embeddings: Embeddings,
@@ -253,7 +275,8 @@ def _fit_data(
     first_answer = prompts.vocabulary.first_answer if convention.shared_table else 0
     return FitData(
         tokens=tokens,
-        read=heads.read.astype(np.int32),
+        scores=heads.scores - heads.scores[-1:],
+        known=prompts.known_tokens().astype(np.int32),
         outputs=np.asarray(embeddings.outputs, np.float64),
         target=np.asarray(prompts.fact_answers) + np.int32(first_answer),
     )
@@ -278,12 +301,21 @@ def _check(prompts: PromptDistribution, embeddings: Embeddings, shape: Shape) ->
         )
 
 
-def _check_decodable(data: FitData) -> None:
+def _check_decodable(
+    prompts: PromptDistribution, embeddings: Embeddings, convention: Convention
+) -> None:
     """Raise FactmemError if no vector decodes to the answer of some fact."""
-    targets = np.unique(np.asarray(data.target))
-    hidden = targets[~decodable(np.asarray(data.outputs))[targets]]
+    first = prompts.vocabulary.first_answer if convention.shared_table else 0
+    targets = np.unique(np.asarray(prompts.fact_answers)) + first
+    outputs = np.asarray(embeddings.outputs)
+    hidden = targets[~decodable(outputs, targets)]
     if len(hidden):
         raise FactmemError(
             f"no output decodes to answer {hidden[0]}: its vector lies in the convex hull of the "
-            f"other outputs; use a dim larger than {data.outputs.shape[1]}"
+            f"other outputs; use a dim larger than {outputs.shape[1]}"
         )
+
+
+def _noise_gap(prompts: PromptDistribution) -> float:
+    """Return by how many nats a head must score EOS above all noise."""
+    return math.log(prompts.length / _MAX_LEAK)

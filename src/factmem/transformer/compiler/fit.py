@@ -1,7 +1,8 @@
-"""The compiler's fit of values, outputs and MLP, once the heads read known tokens.
+"""The compiler's fit of values, outputs and MLP by L-BFGS, for small tables.
 
-The weights are fitted jointly on all facts by L-BFGS: first with the cross-entropy, then in stages
-with the robust hinge of the outputs relative to their root mean square.
+Every fact has a known input: the mixture of its subject, its relation and EOS that each head
+attends to. The weights are fitted jointly on all facts: first with the cross-entropy, then in
+stages with the robust hinge of the outputs relative to their root mean square.
 """
 
 import math
@@ -20,7 +21,16 @@ from factmem.memories.decoding import cross_entropy_from_gaps, per_key_losses, r
 from factmem.memories.margin_losses import robust_hinge
 from factmem.transformer.shape import Shape
 
-__all__ = ["FitData", "FittedWeights", "WeightsFit", "balance", "fit_weights", "initial_weights"]
+__all__ = [
+    "FitData",
+    "FittedWeights",
+    "WeightsFit",
+    "attention_outputs",
+    "balance",
+    "fit_weights",
+    "initial_weights",
+    "model_outputs",
+]
 
 _CROSS_ENTROPY_ITERATIONS = 3000
 _STAGE_ITERATIONS = 400
@@ -34,6 +44,8 @@ _LOGIT_SCALE, _BIAS_SCALE = 0.3, 0.5
 parameters, three seeds) 1 and 1 took 2,650 to 3,950 iterations, these 2,200 to 2,500; 0.1 and 0.3
 took fewer, but for easier tables their margins were too small to be certified."""
 _CHECK_EVERY = 50
+_SAMPLE_FACTS = 4096
+"""Facts from which the scale of F_MHSA is estimated."""
 
 AnyArray = Array | np.ndarray
 
@@ -53,19 +65,21 @@ class FitData(NamedTuple):
 
     Args:
         tokens: embeddings of the prompt tokens.
-        read: the token that each head reads for each fact.
+        scores: the score of every prompt token in every head, in nats.
+        known: subject, relation and EOS of each fact.
         outputs: the table over which predictions are decoded.
         target: the output id of each fact's answer.
     """
 
     tokens: Float[AnyArray, "prompt_tokens dim"]
-    read: Int[AnyArray, "facts heads"]
+    scores: Float[AnyArray, "prompt_tokens heads"]
+    known: Int[AnyArray, "facts 3"]
     outputs: Float[AnyArray, "outputs dim"]
     target: Int[AnyArray, " facts"]
 
 
 class WeightsFit(NamedTuple):
-    """A fitted weights, the iterations of all stages, and how the last stage ended."""
+    """Fitted weights, the iterations of all stages, and how the last stage ended."""
 
     weights: FittedWeights
     iterations: int
@@ -78,12 +92,12 @@ def fit_weights(
     is_certified: Callable[[FittedWeights], bool],
     report: Report | None = None,
 ) -> WeightsFit:
-    """Fit a weights until it is certified, or until the last stage ends.
+    """Fit weights until they are certified, or until the last stage ends.
 
     Args:
         start: initial weights.
         data: inputs and targets.
-        is_certified: whether every fact is certified with a balanced weights. It is called every 50
+        is_certified: whether every fact is certified with balanced weights. It is called every 50
             iterations once all facts are recalled.
         report: called with the number of iterations and the loss.
     """
@@ -99,7 +113,7 @@ def fit_weights(
     run = partial(minimize, stop_when=stop_when, check_every=_CHECK_EVERY, report=report_total)
     fit = run(_cross_entropy, start, data, iterations=_CROSS_ENTROPY_ITERATIONS)
     iterations += fit.iterations
-    hinge_scale = _LOGIT_SCALE * float(_rms_norm(_outputs(fit.point, data)))
+    hinge_scale = _LOGIT_SCALE * float(_rms_norm(model_outputs(fit.point, data)))
     if _recalls_all(fit.point, data):
         hinge_scale = _MAX_FINAL_SCALE
     for robustness in _ROBUSTNESS:
@@ -121,7 +135,7 @@ def _next_hinge_scale(hinge_scale: float, weights: FittedWeights, data: FitData)
 
 def _cross_entropy(weights: FittedWeights, data: FitData) -> Float[Array, ""]:
     decoding = jnp.asarray(data.outputs), jnp.asarray(data.target)
-    scaled = _LOGIT_SCALE * _outputs(weights, data)
+    scaled = _LOGIT_SCALE * model_outputs(weights, data)
     return jnp.sum(per_key_losses(cross_entropy_from_gaps, scaled, *decoding))
 
 
@@ -129,23 +143,32 @@ def _stage_loss(
     weights: FittedWeights, stage_data: tuple[FitData, Array, Array]
 ) -> Float[Array, ""]:
     data, hinge_scale, robustness = stage_data
-    outputs = _outputs(weights, data)
+    outputs = model_outputs(weights, data)
     outputs = hinge_scale * outputs / _rms_norm(outputs)
     decoding = jnp.asarray(data.outputs), jnp.asarray(data.target)
     return robust_hinge(outputs, *decoding, robustness)
 
 
-def _attention(weights: FittedWeights, data: FitData) -> Float[Array, "facts dim"]:
-    """Compute F_MHSA of every fact, if each head reads exactly one token."""
+def attention_outputs(weights: FittedWeights, data: FitData) -> Float[Array, "facts dim"]:
+    """Compute F_MHSA of every fact, without the attention to noise."""
     heads, head_dim, dim = weights.value.shape
-    values = jnp.einsum("zd,hkd->zhk", data.tokens, weights.value)
-    read = values[data.read, jnp.arange(heads, dtype=data.read.dtype)[None, :]]
-    return read.reshape(-1, heads * head_dim) @ weights.output.reshape(heads * head_dim, dim)
+    known, tokens = jnp.asarray(data.known), jnp.asarray(data.tokens)
+    shares = jax.nn.softmax(jnp.asarray(data.scores)[known], axis=1)
+    value = jnp.reshape(jnp.asarray(weights.value), (heads * head_dim, dim))
+    if tokens.shape[0] <= known.size:
+        values = (tokens @ value.T)[known]
+    else:  # Only the tokens of these facts: the cost does not grow with the vocabulary.
+        values = tokens[known] @ value.T
+    values = jnp.reshape(values, (-1, 3, heads, head_dim))
+    mixture = jnp.sum(shares[:, :, :, None] * values, axis=1)
+    return jnp.reshape(mixture, (-1, heads * head_dim)) @ jnp.reshape(
+        jnp.asarray(weights.output), (-1, dim)
+    )
 
 
-def _outputs(weights: FittedWeights, data: FitData) -> Float[Array, "facts dim"]:
+def model_outputs(weights: FittedWeights, data: FitData) -> Float[Array, "facts dim"]:
     """Compute F_TF of every fact."""
-    x = _attention(weights, data)
+    x = attention_outputs(weights, data)
     hidden = x @ weights.mlp_in.T
     if weights.mlp_bias is not None:
         hidden = hidden + weights.mlp_bias[None, :]
@@ -165,7 +188,7 @@ def _recalls_all(weights: FittedWeights, data: FitData) -> bool:
 @jax.jit
 def _recalls_all_jitted(weights: FittedWeights, data: FitData) -> Array:
     decoding = jnp.asarray(data.outputs), jnp.asarray(data.target)
-    return jnp.all(recalled(_outputs(weights, data), *decoding))
+    return jnp.all(recalled(model_outputs(weights, data), *decoding))
 
 
 def initial_weights(
@@ -177,7 +200,8 @@ def initial_weights(
     value, output = rng.normal(size=per_head), rng.normal(size=per_head)
     mlp_in = rng.normal(size=per_neuron) / math.sqrt(shape.dim)
     mlp_out = rng.normal(size=per_neuron) / math.sqrt(max(shape.width, 1))
-    x = np.asarray(_attention(FittedWeights(value, output, mlp_in, None, mlp_out), data))
+    sample = data._replace(known=data.known[:_SAMPLE_FACTS])
+    x = np.asarray(attention_outputs(FittedWeights(value, output, mlp_in, None, mlp_out), sample))
     spread = np.sqrt(np.mean((x - x.mean(axis=0)) ** 2)) or 1.0  # a single fact has no spread
     mlp_bias = _BIAS_SCALE * rng.normal(size=shape.width) - mlp_in @ (x.mean(axis=0) / spread)
     return FittedWeights(value, output / spread, mlp_in, mlp_bias if bias else None, mlp_out)
@@ -189,7 +213,8 @@ def balance(weights: FittedWeights, data: FitData) -> FittedWeights:
     All weights of a tensor are rounded to the same levels. Equal norms make the rounding errors of
     all heads and neurons similar.
     """
-    rms = np.sqrt(np.mean(np.asarray(_attention(weights, data)) ** 2))
+    sample = data._replace(known=data.known[:_SAMPLE_FACTS])
+    rms = np.sqrt(np.mean(np.asarray(attention_outputs(weights, sample)) ** 2))
     value, output, mlp_in, mlp_bias, mlp_out = jax.tree.map(np.asarray, weights)
     output = output / rms
     ratio = _balancing_factor(np.linalg.norm(output, axis=2), np.linalg.norm(value, axis=2))

@@ -32,6 +32,7 @@ from factmem.transformer.constructions.construction import (
     ConstructionResult,
     ConstructionStatus,
     check_embeddings,
+    check_memory,
     denoiser_margin,
     partial_table_notes,
 )
@@ -80,16 +81,24 @@ def mlp_construction(
 
     Raises:
         FactmemError: d_h exceeds d, d is below 3, there are two embedding tables, the block size or
-            the width is below 1, or a degree is even.
+            the width is below 1, a degree is even, or the heads do not fit into memory.
     """
     check_embeddings(embeddings, head_dim)
     table, vocabulary, dim = prompts.table, prompts.vocabulary, embeddings.dim
     _check(dim, width, degrees)
     block_size = largest_separable_block(dim, vocabulary) if block_size is None else block_size
     blocks = consecutive_blocks(vocabulary, block_size)
+    group = math.ceil(_subspace_dim(dim) / head_dim)
+    shape = Shape(dim, len(blocks) * group, head_dim, width)
+    check_memory(shape, vocabulary)
     head_key, feature_key = jr.split(key)
     heads, bases = _heads(
-        embeddings.tokens, blocks, vocabulary, head_dim, jnp.asarray(beta), key=head_key
+        embeddings.tokens[vocabulary.eos],
+        superposed_keys(embeddings.tokens[: vocabulary.prompt_tokens], blocks),
+        blocks[:, vocabulary.first_relation :].any(axis=1),
+        head_dim,
+        jnp.asarray(beta),
+        key=head_key,
     )
     activation = mixed_activation(sum(degrees))
     # λ c_k ‖φ̃(s)‖^2p ‖φ̃(r)‖^2q is about 10, well above the output of the heads themselves.
@@ -98,9 +107,7 @@ def mlp_construction(
         embeddings.tokens, bases, table.fact_ids, vocabulary, width, degrees, key=feature_key
     )
     weights = Weights(*heads, mlp_in=mlp_in, mlp_bias=None, mlp_out=strength * mlp_out)
-    group = bases.shape[1]
     blocks = np.repeat(blocks, group, axis=0)
-    shape = Shape(dim, len(blocks), head_dim, width)
     model = Transformer(weights, embeddings, shape, vocabulary, THEORY_CONVENTION, activation)
     margin = denoiser_margin(model, blocks, beta)
     return ConstructionResult(
@@ -113,24 +120,22 @@ def mlp_construction(
     )
 
 
-@partial(jax.jit, static_argnames=("vocabulary", "head_dim"))
+@partial(jax.jit, static_argnames=("head_dim",))
 def _heads(
-    tokens: Float[Array, "tokens dim"],
-    blocks: Bool[Array, "blocks prompt_tokens"],
-    vocabulary: Vocabulary,
+    eos: Float[Array, " dim"],
+    block_keys: Float[Array, "blocks dim"],
+    reads_relation: Bool[Array, " blocks"],
     head_dim: int,
     beta: Float[Array, ""],
     *,
     key: Key[Array, ""],
 ) -> tuple[tuple[Array, Array, Array, Array], Float[Array, "2 group head_dim dim"]]:
     """Return query, key, value and output matrices, group by group, and bases of E_S and E_R."""
-    prompt_tokens = tokens[: vocabulary.prompt_tokens]
-    bases = _orthogonal_bases(prompt_tokens[-1], head_dim, key=key)
-    keys = jnp.repeat(superposed_keys(prompt_tokens, blocks), bases.shape[1], axis=0)
-    query, key_matrix = rank_one_heads(keys, prompt_tokens[-1], head_dim)
-    is_relation = jnp.any(blocks[:, vocabulary.first_relation :], axis=1).astype(jnp.int32)
-    value = bases[is_relation].reshape(-1, head_dim, tokens.shape[1])
-    sharpness = jnp.sqrt(beta).astype(tokens.dtype)
+    bases = _orthogonal_bases(eos, head_dim, key=key)
+    keys = jnp.repeat(block_keys, bases.shape[1], axis=0)
+    query, key_matrix = rank_one_heads(keys, eos, head_dim)
+    value = bases[reads_relation.astype(jnp.int32)].reshape(-1, head_dim, eos.shape[0])
+    sharpness = jnp.sqrt(beta).astype(eos.dtype)
     return (sharpness * query, sharpness * key_matrix, value, value), bases
 
 
@@ -198,13 +203,18 @@ def _orthogonal_bases(
     Both have ⌊(d − 1)/2⌋ dimensions and are orthogonal to φ(EOS) and to each other.
     """
     (dim,) = eos.shape
-    half = (dim - 1) // 2
+    half = _subspace_dim(dim)
     vectors = normal(key, (dim, 2 * half), eos.dtype)
     basis, _ = jnp.linalg.qr(jnp.concatenate([eos[:, None], vectors], axis=1))
     rows = basis[:, 1:].T.reshape(2, half, dim)
     group = math.ceil(half / head_dim)
     padded = jnp.zeros((2, group * head_dim, dim), eos.dtype).at[:, :half].set(rows)
     return padded.reshape(2, group, head_dim, dim)
+
+
+def _subspace_dim(dim: int) -> int:
+    """Return the dimension of E_S and of E_R: they and φ(EOS) are orthogonal."""
+    return (dim - 1) // 2
 
 
 def _check(dim: int, width: int, degrees: tuple[int, int]) -> None:

@@ -16,7 +16,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Key
+from jaxtyping import Array, Float, Int, Key
 
 from factmem._core.random import normal
 from factmem.facts.prompts import PromptDistribution
@@ -28,11 +28,13 @@ from factmem.transformer.constructions.construction import (
     ambiguous_facts,
     answer_sets,
     check_embeddings,
+    check_memory,
     denoiser_margin,
     gaussian_maximum,
     partial_table_notes,
 )
 from factmem.transformer.constructions.denoiser import (
+    Blocks,
     consecutive_blocks,
     largest_separable_block,
     rank_one_heads,
@@ -69,7 +71,8 @@ def attention_construction(
         beta: β, the factor of the scores.
 
     Raises:
-        FactmemError: d_h exceeds d, there are two embedding tables, or the block size is below 1.
+        FactmemError: d_h exceeds d, there are two embedding tables, the block size is below 1, or
+            the heads do not fit into memory.
 
     Examples:
         >>> import jax.random as jr
@@ -86,16 +89,19 @@ def attention_construction(
     if block_size is None:
         block_size = default_block_size(table, vocabulary, dim, head_dim)
     blocks = consecutive_blocks(vocabulary, block_size)
+    shape = Shape(dim, len(blocks), head_dim)
+    check_memory(shape, vocabulary)
+    block_keys = superposed_keys(embeddings.tokens[: vocabulary.prompt_tokens], blocks)
     weights = _weights(
         embeddings.tokens,
-        blocks,
-        answer_sets(table),
+        block_keys,
+        _members(blocks),
+        _answer_sums(table, embeddings.tokens[vocabulary.first_answer :]),
         vocabulary,
         head_dim,
         jnp.asarray(beta),
         key=key,
     )
-    shape = Shape(dim, len(blocks), head_dim)
     model = Transformer(weights, embeddings, shape, vocabulary, THEORY_CONVENTION)
     margin = denoiser_margin(model, blocks, beta)
     return ConstructionResult(
@@ -130,8 +136,7 @@ def memory_variance(table: FactTable, dim: int, head_dim: int, block_size: int) 
     It assumes Gaussian v_j with entries N(0, 1/d). The other tokens of the block cause it, most of
     all those that share the answer.
     """
-    set_sizes = [len(np.unique(row[row >= 0])) for row in table.answer_of]
-    answers = float(np.mean(set_sizes))
+    answers = answer_sets(table)[: table.subjects].nnz / table.subjects
     sharing = float(np.mean(table.answer_counts[table.fact_ids[2]] - 1)) / max(
         table.subjects - 1, 1
     )
@@ -140,27 +145,44 @@ def memory_variance(table: FactTable, dim: int, head_dim: int, block_size: int) 
     return others + (1 + (answers - 1) / dim) * (1 + 2 / head_dim) - 1
 
 
+def _members(blocks: Blocks) -> Int[np.ndarray, "blocks size"]:
+    """Return the tokens of every block, and the last token, EOS, where a block has fewer."""
+    rows, tokens = np.nonzero(blocks)
+    sizes = np.bincount(rows, minlength=len(blocks))
+    members = np.full((len(blocks), sizes.max()), blocks.shape[1] - 1, np.int32)
+    members[np.arange(sizes.max())[None, :] < sizes[:, None]] = tokens
+    return members
+
+
+def _answer_sums(
+    table: FactTable, answers: Float[Array, "answers dim"]
+) -> Float[np.ndarray, "content dim"]:
+    """Compute Σ_{a ∈ A_z} φ(a) of every subject and relation z."""
+    return answer_sets(table) @ np.asarray(answers)
+
+
 @partial(jax.jit, static_argnames=("vocabulary", "head_dim"))
 def _weights(
     tokens: Float[Array, "tokens dim"],
-    blocks: Bool[Array, "blocks prompt_tokens"],
-    answer_sets: Float[Array, "content answers"],
+    block_keys: Float[Array, "blocks dim"],
+    members: Int[Array, "blocks size"],
+    answer_sums: Float[Array, "content dim"],
     vocabulary: Vocabulary,
     head_dim: int,
     beta: Float[Array, ""],
     *,
     key: Key[Array, ""],
 ) -> Weights:
-    content, dim = vocabulary.first_noise, tokens.shape[1]
-    prompt_tokens, answers = tokens[: vocabulary.prompt_tokens], tokens[vocabulary.first_answer :]
-    block_keys = superposed_keys(prompt_tokens, blocks)
-    query, key_matrix = rank_one_heads(block_keys, prompt_tokens[-1], head_dim)
-    value = _orthogonal_to(prompt_tokens[-1], (blocks.shape[0], head_dim, dim), key=key)
-    # O = (d/d_h) V Σ_{z ∈ B} φ(z) (Σ_{a ∈ A_z} φ(a))ᵀ
-    read = jnp.einsum("hkd,zd->hkz", value, tokens[:content], precision=_EXACT)
-    read = read * blocks[:, None, :content].astype(tokens.dtype)
-    sums = jnp.matmul(answer_sets, answers, precision=_EXACT)
-    output = dim / head_dim * jnp.einsum("hkz,zd->hkd", read, sums, precision=_EXACT)
+    """Compute all matrices; besides them, memory is a few numbers per entry of φ."""
+    heads, dim = block_keys.shape
+    eos = tokens[vocabulary.eos]
+    query, key_matrix = rank_one_heads(block_keys, eos, head_dim)
+    value = _orthogonal_to(eos, (heads, head_dim, dim), key=key)
+    # O = (d/d_h) V Σ_{z ∈ B} φ(z) (Σ_{a ∈ A_z} φ(a))ᵀ, where EOS stands for no member.
+    sums = jnp.concatenate([answer_sums, jnp.zeros((1, dim), tokens.dtype)])
+    sums = sums[jnp.minimum(members, answer_sums.shape[0])]
+    read = jnp.einsum("hkd,hzd->hkz", value, tokens[members], precision=_EXACT)
+    output = dim / head_dim * jnp.einsum("hkz,hzd->hkd", read, sums, precision=_EXACT)
     no_mlp = jnp.zeros((0, dim), tokens.dtype)
     sharpness = jnp.sqrt(beta).astype(tokens.dtype)
     return Weights(sharpness * query, sharpness * key_matrix, value, output, no_mlp, None, no_mlp)

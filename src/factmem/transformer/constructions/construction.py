@@ -1,18 +1,23 @@
 """The result of a construction, and what Theorems 3 and 4 and the compiler share."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import equinox as eqx
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
+from scipy.sparse import coo_array, csr_array
 
 from factmem._core.errors import ArgumentError, FactmemError
 from factmem._core.result import Result, Status
 from factmem.facts.prompts import PromptDistribution
 from factmem.facts.table import MISSING, FactTable
+from factmem.facts.vocabulary import Vocabulary
 from factmem.transformer.constructions.denoiser import Blocks, denoiser_margins
 from factmem.transformer.model import Embeddings, Transformer
+from factmem.transformer.shape import Shape
 
 __all__ = [
     "ConstructionResult",
@@ -21,10 +26,16 @@ __all__ = [
     "answer_sets",
     "check_embeddings",
     "check_head_dim",
+    "check_memory",
     "denoiser_margin",
     "gaussian_maximum",
     "partial_table_notes",
+    "score_blocks",
 ]
+
+_MAX_SCORES, _MAX_COMMON = 2**24, 2**22
+_MAX_BYTES = 2**32
+"""Largest estimate of the memory of a construction."""
 
 
 class ConstructionStatus(Status):
@@ -67,15 +78,32 @@ class ConstructionResult(Result[Transformer]):
 
 def denoiser_margin(model: Transformer, blocks: Blocks, beta: float) -> float:
     """Compute the smallest denoiser margin of all heads, in units of β."""
-    return float(denoiser_margins(model.scores(), blocks).min()) / beta
+    margins = [denoiser_margins(scores, blocks[heads]) for heads, scores in score_blocks(model)]
+    return float(np.concatenate(margins).min()) / beta
 
 
-def answer_sets(table: FactTable) -> Float[np.ndarray, "content answers"]:
-    """Return 1 where a ∈ A_z and else 0, for the subjects and then the relations z."""
+def score_blocks(
+    model: Transformer,
+) -> Iterator[tuple[slice, Float[Array, "prompt_tokens heads"]]]:
+    """Yield the scores of all tokens, some heads at a time, at most 2²⁴ scores."""
+    size = max(1, _MAX_SCORES // model.vocabulary.prompt_tokens)
+    for start in range(0, model.shape.heads, size):
+        heads = slice(start, min(start + size, model.shape.heads))
+        matrices = model.weights.query[heads], model.weights.key[heads]
+        part = eqx.tree_at(lambda m: (m.weights.query, m.weights.key), model, matrices)
+        yield heads, part.scores()
+
+
+def answer_sets(table: FactTable) -> csr_array:
+    """Return 1 where a ∈ A_z and else 0, for the subjects and then the relations z.
+
+    The sparse [S + R, |A|] matrix has at most two entries per fact.
+    """
     s, r, a = table.fact_ids
-    sets = np.zeros((table.subjects + table.relations, table.answers), np.float32)
-    sets[s, a] = 1
-    sets[table.subjects + r, a] = 1
+    rows, columns = np.concatenate([s, table.subjects + r]), np.concatenate([a, a])
+    shape = (table.subjects + table.relations, table.answers)
+    sets = coo_array((np.ones(len(rows), np.float32), (rows, columns)), shape=shape).tocsr()
+    sets.data[:] = 1  # an answer of several facts was counted several times
     return sets
 
 
@@ -84,10 +112,17 @@ def ambiguous_facts(table: FactTable) -> int:
 
     There are none if relations share no answers, the paper's Assumption 1. Sums over A_s and A_r,
     as in Theorem 3, cannot distinguish the answers of an ambiguous fact.
+
+    Memory is 2²² numbers and a few per fact.
     """
     sets = answer_sets(table)
-    common = sets[: table.subjects] @ sets[table.subjects :].T
-    return int(((table.answer_of != MISSING) & (common > 1)).sum())
+    relation_sets = sets[table.subjects :].T.tocsr()
+    size, count = max(1, _MAX_COMMON // table.relations), 0
+    for start in range(0, table.subjects, size):
+        subjects = slice(start, min(start + size, table.subjects))
+        common = (sets[subjects] @ relation_sets).toarray()
+        count += int(((table.answer_of[subjects] != MISSING) & (common > 1)).sum())
+    return count
 
 
 def check_embeddings(embeddings: Embeddings, head_dim: int) -> None:
@@ -104,6 +139,21 @@ def check_embeddings(embeddings: Embeddings, head_dim: int) -> None:
     check_head_dim(embeddings.dim, head_dim)
     if embeddings.dim < 2:
         raise ArgumentError("dim", f"must be at least 2, got {embeddings.dim}: values avoid φ(EOS)")
+
+
+def check_memory(shape: Shape, vocabulary: Vocabulary) -> None:
+    """Raise FactmemError if a construction of this shape needs more than 4 GiB of memory.
+
+    The estimate is one byte for each head and prompt token, the blocks, and eight for each weight:
+    while matrices are computed, their factors are in memory too.
+    """
+    needed = shape.heads * vocabulary.prompt_tokens + 8 * shape.parameters
+    if needed > _MAX_BYTES:
+        raise FactmemError(
+            f"{shape.heads} heads with {shape.parameters:,} weights need about "
+            f"{needed / 2**30:.1f} GiB of memory, at most {_MAX_BYTES / 2**30:.0f} GiB is allowed; "
+            "use a larger block size or a smaller dim, head_dim or width"
+        )
 
 
 def check_head_dim(dim: int, head_dim: int) -> None:

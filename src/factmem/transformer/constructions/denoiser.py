@@ -22,6 +22,7 @@ from factmem.facts.vocabulary import Vocabulary
 
 __all__ = [
     "Blocks",
+    "check_block_memory",
     "consecutive_blocks",
     "denoiser_margins",
     "largest_separable_block",
@@ -31,7 +32,9 @@ __all__ = [
     "tokens_read",
 ]
 
-_MAX_ENTRIES = 2**31
+_MAX_BLOCK_BYTES = 2**31
+_MAX_ENTRIES = 2**22
+"""Largest array of scores that is copied to float64 or gathered for facts at once."""
 
 Blocks = Bool[np.ndarray, "blocks prompt_tokens"]
 """Whether each token belongs to each block."""
@@ -50,24 +53,31 @@ def consecutive_blocks(vocabulary: Vocabulary, block_size: int) -> Blocks:
     subject_blocks = math.ceil(vocabulary.subjects / block_size)
     relation_blocks = math.ceil(vocabulary.relations / block_size)
     count = subject_blocks + relation_blocks
-    if count * vocabulary.prompt_tokens > _MAX_ENTRIES:
-        raise FactmemError(
-            f"{count} blocks of {vocabulary.prompt_tokens} tokens do not fit into memory; use a "
-            f"block size above {block_size}"
-        )
-    tokens = np.arange(vocabulary.prompt_tokens)
+    check_block_memory(count, vocabulary, block_size)
+    tokens = np.arange(vocabulary.first_noise)
     groups = [
         *np.array_split(tokens[: vocabulary.subjects], subject_blocks),
-        *np.array_split(
-            tokens[vocabulary.first_relation : vocabulary.first_noise], relation_blocks
-        ),
+        *np.array_split(tokens[vocabulary.first_relation :], relation_blocks),
     ]
-    return np.stack([np.isin(tokens, group) for group in groups])
+    blocks = np.zeros((count, vocabulary.prompt_tokens), bool)
+    blocks[np.repeat(np.arange(count), [len(group) for group in groups]), tokens] = True
+    return blocks
+
+
+def check_block_memory(count: int, vocabulary: Vocabulary, block_size: int) -> None:
+    """Raise FactmemError if blocks, one byte for each token, need more than 2 GiB."""
+    needed = count * vocabulary.prompt_tokens
+    if needed > _MAX_BLOCK_BYTES:
+        raise FactmemError(
+            f"{count} blocks of {vocabulary.prompt_tokens} tokens need {needed / 2**30:.1f} GiB of "
+            f"memory, at most {_MAX_BLOCK_BYTES / 2**30:.0f} GiB is allowed; use a block size "
+            f"above {block_size}"
+        )
 
 
 def superposed_keys(
     tokens: Float[Array, "prompt_tokens dim"],
-    blocks: Bool[Array | np.ndarray, "blocks prompt_tokens"],
+    blocks: Blocks,
     threshold: float = 0.5,
 ) -> Float[Array, "blocks dim"]:
     """Compute the paper's key Σ_{z ∈ B} φ(z) + θ φ(EOS) of every block.
@@ -75,9 +85,14 @@ def superposed_keys(
     Its scores are 1 for tokens of the block, θ for EOS and 0 for all others, plus noise of variance
     (|B| + θ²)/d.
     """
-    members = jnp.asarray(blocks, tokens.dtype)
-    block_sums = jnp.matmul(members, tokens, precision=jax.lax.Precision.HIGHEST)
-    return block_sums + threshold * tokens[-1][None, :]
+    size = max(1, _MAX_ENTRIES // blocks.shape[1])
+    sums = []
+    for start in range(0, len(blocks), size):
+        part = blocks[start : start + size]
+        used = np.flatnonzero(part.any(axis=0))
+        members = jnp.asarray(part[:, used], tokens.dtype)
+        sums.append(jnp.matmul(members, tokens[used], precision=jax.lax.Precision.HIGHEST))
+    return jnp.concatenate(sums) + threshold * tokens[-1][None, :]
 
 
 def rank_one_heads(
@@ -99,11 +114,16 @@ def denoiser_margins(
         scores: s_h(z), EOS last.
         blocks: the block of every head.
     """
-    table = np.asarray(scores, np.float64)
-    gaps = (table - table[-1]).T
-    signed_gaps = np.where(blocks, gaps, -gaps)
-    signed_gaps[:, -1] = np.inf  # EOS itself
-    return signed_gaps.min(axis=1)
+    table = np.asarray(scores)
+    eos = table[-1].astype(np.float64)
+    margins = np.full(len(blocks), np.inf)
+    size = max(1, _MAX_ENTRIES // len(blocks))
+    for start in range(0, len(table) - 1, size):  # without EOS itself
+        part = slice(start, min(start + size, len(table) - 1))
+        gaps = table[part] - eos[None, :]
+        signed_gaps = np.where(blocks[:, part].T, gaps, -gaps)
+        margins = np.minimum(margins, signed_gaps.min(axis=0))
+    return margins
 
 
 def strongest_noise(
@@ -118,7 +138,12 @@ def tokens_read(
     scores: Float[np.ndarray, "prompt_tokens heads"], known: Int[np.ndarray, "facts known"]
 ) -> Int[np.ndarray, "facts heads"]:
     """Return the known token of every fact that each head scores highest."""
-    return np.take_along_axis(known, scores[known].argmax(axis=1), axis=1)
+    read = np.empty((len(known), scores.shape[1]), known.dtype)
+    size = max(1, _MAX_ENTRIES // (known.shape[1] * scores.shape[1]))
+    for start in range(0, len(known), size):
+        part = known[start : start + size]
+        read[start : start + size] = np.take_along_axis(part, scores[part].argmax(axis=1), axis=1)
+    return read
 
 
 def largest_separable_block(dim: int, vocabulary: Vocabulary) -> int:
