@@ -17,7 +17,7 @@ help:
 	@echo 'make bench-memories  parameters that each memory needs, into benchmarks/memories.md; resumes'
 	@echo 'make bench-scaling   how Theorems 3 and 4 grow with the facts, into benchmarks/scaling.md; resumes'
 	@echo 'make bench-compiler  facts per parameter of the compiler, into benchmarks/compiler.md; resumes'
-	@echo 'make bench-protocols  facts that training stores by each protocol, into benchmarks/protocols.md; resumes'
+	@echo 'make bench-protocols  facts that training stores by each protocol, and hard noise, into benchmarks/; resumes'
 	@echo 'make bench-capacity  facts that shapes store, and the early stopping rule, into benchmarks/; resumes'
 	@echo 'make bench-dynamics  maps of the stages of training, into docs/dynamics/; resumes'
 	@echo 'make bench-bounds  stored bits and losses of models beside the bounds, into docs/bounds/; resumes'
@@ -69,6 +69,7 @@ format: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python benchmarks/forms.py
 	$(BIN)/python benchmarks/training.py
+	$(BIN)/python benchmarks/vocabularies.py
 
 bench-memories: $(STAMP)
 	$(BIN)/python benchmarks/memories.py --slow
@@ -81,6 +82,7 @@ bench-compiler: $(STAMP)
 
 bench-protocols: $(STAMP)
 	$(BIN)/python benchmarks/protocols.py
+	$(BIN)/python benchmarks/hard_noise.py
 
 bench-capacity: $(STAMP)
 	$(BIN)/python benchmarks/early_stopping.py
@@ -93,7 +95,7 @@ bench-bounds: $(STAMP)
 	$(BIN)/python benchmarks/bounds.py
 
 bench-smallest: $(STAMP)
-	for name in bounds capacity compiler dynamics early_stopping forms memories protocols scaling training; do \
+	for name in bounds capacity compiler dynamics early_stopping forms hard_noise memories protocols scaling training vocabularies; do \
 		echo "$$name:"; $(BIN)/python benchmarks/$$name.py --smallest || exit 1; \
 	done
 

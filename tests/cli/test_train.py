@@ -46,6 +46,16 @@ def test_muon_has_its_own_learning_rate():
     assert (data["optimizer"], data["learning_rate"]) == ("muon", 0.05)
 
 
+def test_hard_noise_is_an_option_of_every_protocol():
+    from factmem.training import BEST
+
+    data = run_json(*TRAIN, *SHORT, "--hard-noise", "0.5")
+    assert data["hard_noise"] == 0.5
+    options = TrainingOptions(protocol="best", hard_noise=0.25)
+    assert options.to_protocol() == replace(BEST, hard_noise=0.25)
+    assert "--hard-noise must be between 0 and 1, got 2" in rejected(*TRAIN, "--hard-noise", "2")
+
+
 def test_writes_files_and_resumes_from_a_checkpoint(tmp_path):
     model, plot, checkpoint = (str(tmp_path / name) for name in ("m.safetensors", "p.png", "c"))
     arguments = (*TRAIN, *SHORT, "--out", model, "--plot", plot, "--checkpoint", checkpoint)

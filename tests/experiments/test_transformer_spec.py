@@ -167,6 +167,7 @@ def test_every_number_of_a_protocol_changes_the_identity():
         "test_prompts": 7,
         "criterion": 0.5,
         "early_stopping": ((0.5, 0.5),),
+        "hard_noise": 0.5,
     }
     assert set(changes) == set(SHORT.__dataclass_fields__)
     identities = {SPEC.identity()}
@@ -174,6 +175,15 @@ def test_every_number_of_a_protocol_changes_the_identity():
         protocol = replace(SHORT, **{name: value})
         identities.add(replace(SPEC, method=Train(protocol=protocol)).identity())
     assert len(identities) == len(changes) + 1
+
+
+def test_hard_noise_is_in_the_configuration_only_if_there_is_any():
+    """So that runs stored before there was hard noise are still found."""
+    assert "hard_noise" not in SPEC.config()["training"]
+    method = Train(protocol=replace(SHORT, hard_noise=0.5))
+    config = replace(SPEC, method=method).config()
+    assert config["training"]["hard_noise"] == 0.5
+    assert TransformerSpec.from_config(config).method == method
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -63,6 +63,22 @@ def test_counts_match_tokens_of_the_same_key(seed, length):
     assert np.array_equal(counts.answers, tokens.answers)
 
 
+@given(seed=st.integers(0, 2**31 - 1), length=st.sampled_from([3, 6]), stratified=st.booleans())
+def test_split_prompts_match_tokens_of_the_same_key(seed, length, stratified):
+    prompts = PromptDistribution.from_table(TABLE, noise=4, length=length)
+    tokens, split = (
+        prompts.sample_batch(16, form=form, stratified=stratified, key=jr.key(seed))
+        for form in ("tokens", "split")
+    )
+    first_noise, size = prompts.vocabulary.first_noise, prompts.vocabulary.prompt_tokens
+    for row, own, shared in zip(tokens.content, *split.content, strict=True):
+        counts = np.bincount(row, minlength=size)
+        assert np.flatnonzero(counts[:first_noise]).tolist() == own.tolist()
+        assert np.array_equal(counts[first_noise:], shared)
+    assert np.array_equal(split.fact_ids, tokens.fact_ids)
+    assert np.array_equal(split.answers, tokens.answers)
+
+
 def test_count_tokens_counts_repeats():
     counts = count_tokens(jnp.array([[0, 2, 2, 2], [1, 0, 3, 0]]), 4)
     assert counts.tolist() == [[1, 0, 3, 0], [2, 1, 0, 1]]

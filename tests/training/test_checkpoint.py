@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from factmem._core.checkpoint import Checkpoint, digest, is_checkpoint
 from factmem._core.errors import FactmemError, TensorFileError
 from factmem._core.tensor_files import save_tensors
-from factmem._core.checkpoint import Checkpoint, digest, is_checkpoint
 
 ARRAYS = {"weights": jnp.arange(6.0).reshape(2, 3), "count": jnp.asarray([3], jnp.int32)}
 RECORDS = [{"status": None, "evaluations": [[0, 0.1, 0.5], [10, None, 0.0]]}]

@@ -56,7 +56,7 @@ def test_checks_are_evenly_spaced(steps, data):
         ({"test_prompts": 0}, "test_prompts must be at least 1, got 0"),
         ({"momentum": 1.0}, "momentum must be at least 0 and less than 1, got 1.0"),
         ({"beta2": -0.1}, "beta2 must be at least 0 and less than 1, got -0.1"),
-        ({"criterion": 1.0}, "criterion must be between 0 and 1, got 1.0"),
+        ({"criterion": 1.1}, "criterion must be above 0 and at most 1, got 1.1"),
         ({"early_stopping": ((0.0, 0.5),)}, "early_stopping must hold pairs"),
         ({"early_stopping": ((0.5, 1.0),)}, "early_stopping must hold pairs"),
         ({"early_stopping": ((0.5, 0.5), (1.0, 0.5))}, "early_stopping must hold pairs"),

@@ -11,8 +11,8 @@ import pytest
 from factmem.facts import FactTable, PromptDistribution
 from factmem.training.hyperparameters import Hyperparameters
 from factmem.training.protocol import StepConfig
-from factmem.training.stack import advance, evaluate, init_stack
-from factmem.transformer import Shape, Transformer, accuracy, cross_entropy
+from factmem.training.stack import advance, evaluate, init_stack, prompt_form
+from factmem.transformer import Shape, Transformer, accuracy, cross_entropy, sample_prompts
 
 # Few stack sizes and configs throughout, so that few programs are compiled.
 SMALL_SHAPE, SMALL_TABLE = Shape(12, 3, 4, 10), (6, 5, 3)
@@ -42,11 +42,19 @@ def make_stack(
 
 
 def train(
-    stack, steps, prompts=PROMPTS, first=0, active=None, key=KEY, config=CONFIG, vectorize=False
+    stack,
+    steps,
+    prompts=PROMPTS,
+    first=0,
+    active=None,
+    key=KEY,
+    config=CONFIG,
+    vectorize=False,
+    form=None,
 ):
     active = jnp.ones(stack.answers.shape[0], bool) if active is None else jnp.asarray(active)
     first_step, steps = (jnp.asarray(number, jnp.int32) for number in (first, steps))
-    return advance(stack, prompts, first_step, steps, active, config, vectorize, key=key)
+    return advance(stack, prompts, first_step, steps, active, config, vectorize, form, key=key)
 
 
 def weights_of(stack, run=0):
@@ -140,6 +148,39 @@ def test_20_and_200_adam_steps_match_dense_training_in_float32(shape, table, len
     sampled = prompts.sample_batch(batch, form="counts", key=jr.fold_in(KEY, 200))
     assert losses[200] < 0.8 * losses[0]
     assert float(evaluate(later, sampled).loss[0]) == pytest.approx(losses[200], rel=1e-2)
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize(("form", "vectorize"), [("split", True), ("tokens", False)])
+def test_100_adam_steps_match_dense_training_in_every_form(form, vectorize):
+    stack = make_stack([3, 4], [1e-2, 3e-3])
+    trained = train(stack, 100, vectorize=vectorize, form=form)
+    for run, rate in enumerate((1e-2, 3e-3)):
+        model = jax.tree.map(lambda leaf, run=run: leaf[run], stack.models)
+        history, _ = dense_training(model, PROMPTS, rate, 100, CONFIG.batch_size)
+        assert max_difference(weights_of(trained, run), history[100]) < 1e-8
+
+
+def test_small_vocabularies_train_on_counts():
+    stack = make_stack([3], [1e-2])
+    assert prompt_form(stack, PROMPTS) == "counts"
+    assert_equal(train(stack, 3), train(stack, 3, form="counts"))
+
+
+@pytest.mark.parametrize(("noise", "form"), [(16, "split"), (700, "tokens")])
+def test_large_vocabularies_train_on_the_chosen_form(noise, form):
+    table = FactTable.random(1100, 2, 4)
+    prompts = PromptDistribution.from_table(table, noise=noise, length=8)
+    stack = make_stack([3], [1e-2], prompts)
+    assert prompt_form(stack, prompts) == form
+    chosen, counted = (train(stack, 5, prompts, form=each) for each in (None, "counts"))
+    assert_equal(chosen, train(stack, 5, prompts, form=form))
+    for one, other in zip(*map(jax.tree.leaves, map(weights_of, (chosen, counted))), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5)
+    batch = sample_prompts(prompts, 50, form, key=jr.key(0))
+    counts = sample_prompts(prompts, 50, "counts", key=jr.key(0))
+    for one, other in zip(evaluate(chosen, batch), evaluate(chosen, counts), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
 # ---- steps and runs ------------------------------------------------------------------------------

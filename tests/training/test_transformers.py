@@ -186,7 +186,7 @@ def patch_accuracies(monkeypatch, *accuracies, finite=True):
     """Make the evaluations of three runs return the given accuracies."""
     remaining = iter(accuracies)
 
-    def evaluate(stack, prompts):
+    def evaluate(*_, **__):
         return [np.array(part) for part in ([0.5] * 3, next(remaining), [finite] * 3)]
 
     monkeypatch.setattr(transformers, "evaluate", evaluate)
@@ -488,11 +488,11 @@ def test_interruption_at_a_check_leaves_a_consistent_checkpoint(
     for name in ("evaluate", "_statuses"):
         path, real, calls = tmp_path / name, getattr(transformers, name), []
 
-        def interrupt_eighth_call(*args, real=real, calls=calls):
+        def interrupt_eighth_call(*args, real=real, calls=calls, **options):
             calls.append(args)
             if len(calls) == 8:
                 raise Stop
-            return real(*args)
+            return real(*args, **options)
 
         with monkeypatch.context() as patched:
             patched.setattr(transformers, name, interrupt_eighth_call)
@@ -521,7 +521,7 @@ def test_full_disk_does_not_hide_an_interruption(tmp_path, monkeypatch):
 
 
 def test_writes_nothing_before_the_first_evaluation(tmp_path, monkeypatch):
-    def interrupt(*_):
+    def interrupt(*_, **__):
         raise Stop
 
     monkeypatch.setattr(transformers, "evaluate", interrupt)

@@ -54,12 +54,16 @@ class TrainingOptions:
     """Batch size; every step samples new prompts (default: 1024)."""
     learning_rate: Annotated[float | None, Parameter(help=_LEARNING_RATE_HELP)] = None
     optimizer: Annotated[str | None, Parameter(help=_OPTIMIZER_HELP)] = None
+    hard_noise: float = 0.0
+    """Fraction of the training prompts whose noise tokens are the strongest ones of a head."""
     deterministic: bool = False
     """Use one thread, so that repeating the command gives bit-identical results."""
 
     def check(self) -> None:
         """Raise FactmemError if an option is invalid."""
         check_positive(steps=self.steps, batch_size=self.batch_size)
+        if not 0 <= self.hard_noise <= 1:
+            raise FactmemError(f"--hard-noise must be between 0 and 1, got {self.hard_noise:g}")
         if self.optimizer is not None:
             _ = OPTIMIZERS[self.optimizer]
         fixed = ("steps", "batch_size", "learning_rate", "optimizer")
@@ -74,7 +78,8 @@ class TrainingOptions:
         from factmem.training import BEST, PAPER
 
         if self.protocol is not None:
-            return {"paper": PAPER, "best": BEST}[self.protocol]
+            protocol = {"paper": PAPER, "best": BEST}[self.protocol]
+            return replace(protocol, hard_noise=self.hard_noise)
         base = OPTIMIZERS[self.optimizer or "adam"].protocol
         rate = self.learning_rate
         steps = PAPER.steps if self.steps is None else self.steps
@@ -84,6 +89,7 @@ class TrainingOptions:
             steps=steps,
             batch_size=PAPER.batch_size if self.batch_size is None else self.batch_size,
             evaluations=min(PAPER.evaluations, steps),
+            hard_noise=self.hard_noise,
         )
 
 
@@ -161,6 +167,7 @@ def train(
         **facts.describe(table, best.model),
         "optimizer": protocol.optimizer,
         "batch_size": protocol.batch_size,
+        "hard_noise": protocol.hard_noise,
         "learning_rate": best.learning_rate,
         "steps": best.steps,
         "status": best.status.label,

@@ -4,6 +4,8 @@ from .csv_files import read_csv as read_csv
 from .csv_files import write_csv as write_csv
 from .prompts import PromptBatch as PromptBatch
 from .prompts import PromptDistribution as PromptDistribution
+from .prompts import SplitPrompts as SplitPrompts
+from .prompts import TokenPrompts as TokenPrompts
 from .prompts import count_tokens as count_tokens
 from .table import MISSING as MISSING
 from .table import FactTable as FactTable

@@ -1,13 +1,13 @@
 """Prompts: one subject, one relation, noise tokens, and EOS at the end."""
 
 import operator
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, Int, Key, UInt32
+from jaxtyping import Array, Float, Int, Key, Num, UInt32
 
 from factmem._core.errors import FactmemError
 from factmem.facts.table import MISSING, FactTable
@@ -16,20 +16,49 @@ from factmem.facts.vocabulary import Vocabulary
 __all__ = [
     "ActiveSizes",
     "PromptBatch",
+    "PromptContent",
     "PromptDistribution",
+    "PromptForm",
+    "SplitPrompts",
+    "TokenPrompts",
     "count_tokens",
     "fact_probabilities",
 ]
+
+PromptForm = Literal["counts", "split", "tokens"]
+"""How prompts are represented: token counts, `SplitPrompts`, or tokens in order."""
 
 _MAX_STRATIFIED = 46_340
 """The square root of the largest signed 32-bit number."""
 
 
+class SplitPrompts(NamedTuple):
+    """Prompts as subject and relation, and counts of the tokens that all facts share.
+
+    Its size does not depend on the numbers of subjects and relations.
+    """
+
+    own: Int[Array, "batch 2"]
+    """The token ids of subject and relation."""
+    shared: Num[Array, "batch noise_and_eos"]
+    """How often each noise token and EOS, the last column, occurs."""
+
+
+class TokenPrompts(NamedTuple):
+    """Prompts as token ids, which the plain array does not tell from token counts."""
+
+    tokens: Int[Array, "batch length"]
+
+
+PromptContent = Num[Array, "batch tokens"] | SplitPrompts | TokenPrompts
+"""Prompts as transformers take them; a plain array holds token counts."""
+
+
 class PromptBatch(NamedTuple):
     """A batch of prompts with their facts and answers."""
 
-    content: Int[Array, "batch _"]
-    """Tokens [batch, T] in order, or token counts [batch, prompt_tokens]."""
+    content: Any
+    """Tokens [batch, T] in order, token counts [batch, prompt_tokens], or `SplitPrompts`."""
     fact_ids: Int[Array, " batch"]
     """Indices into the arrays of `FactTable.fact_ids`."""
     answers: Int[Array, " batch"]
@@ -54,8 +83,8 @@ class PromptDistribution(eqx.Module):
 
     p is uniform, or p(s, r) ∝ (s + 1)^−α · (r + 1)^−β over the facts of the table.
 
-    Token counts do not depend on positions, so `sample_counts` does not draw any. With the same key
-    it counts the tokens that `sample_tokens` returns.
+    Token counts do not depend on positions, so `sample_counts` and `sample_split` do not draw any.
+    With the same key they count the tokens that `sample_tokens` returns.
 
     Examples:
         >>> import jax.random as jr
@@ -129,7 +158,7 @@ class PromptDistribution(eqx.Module):
         batch_size: int,
         *,
         key: Key[Array, ""],
-        form: Literal["tokens", "counts"],
+        form: PromptForm,
         stratified: bool = False,
     ) -> PromptBatch:
         """Sample a batch of prompts, independent unless their facts are stratified.
@@ -137,7 +166,7 @@ class PromptDistribution(eqx.Module):
         Args:
             batch_size: the number of prompts.
             key: the random key.
-            form: tokens in order, or token counts.
+            form: tokens in order, token counts, or "split" for `SplitPrompts`.
             stratified: whether facts are drawn by `draw_facts_stratified`.
         """
         fact_key, content_key = jr.split(key)
@@ -150,24 +179,26 @@ class PromptDistribution(eqx.Module):
         fact_ids: Int[Array, " batch"],
         *,
         key: Key[Array, ""],
-        form: Literal["tokens", "counts"],
+        form: PromptForm,
     ) -> PromptBatch:
         """Sample one prompt for each of the given facts.
 
         Args:
             fact_ids: indices into the arrays of `FactTable.fact_ids`.
             key: the random key.
-            form: tokens in order, or token counts.
+            form: tokens in order, token counts, or "split" for `SplitPrompts`.
 
         Raises:
-            FactmemError: `form` is neither of these.
+            FactmemError: `form` is none of these.
         """
         if form == "tokens":
             content = self.sample_tokens(fact_ids, key=key)
         elif form == "counts":
             content = self.sample_counts(fact_ids, key=key)
+        elif form == "split":
+            content = self.sample_split(fact_ids, key=key)
         else:
-            raise FactmemError(f"form must be 'tokens' or 'counts', got {form!r}")
+            raise FactmemError(f"form must be 'tokens', 'counts' or 'split', got {form!r}")
         return PromptBatch(content, fact_ids, self.fact_answers[fact_ids])
 
     def fill_noise(self, fact_ids: Int[Array, " batch"], token: Int[Array, ""]) -> PromptBatch:
@@ -248,6 +279,14 @@ class PromptDistribution(eqx.Module):
         noise_key, _, _ = jr.split(key, 3)
         tokens = self._unordered_tokens(noise_key, fact_ids)
         return count_tokens(tokens, self.vocabulary.prompt_tokens)
+
+    def sample_split(self, fact_ids: Int[Array, " batch"], *, key: Key[Array, ""]) -> SplitPrompts:
+        """Sample one prompt for each of the given facts, without counts of the whole vocabulary."""
+        noise_key, _, _ = jr.split(key, 3)
+        tokens = self._unordered_tokens(noise_key, fact_ids)
+        vocabulary = self.vocabulary
+        shared = count_tokens(tokens[:, 2:] - vocabulary.first_noise, vocabulary.noise + 1)
+        return SplitPrompts(tokens[:, :2], shared)
 
     def _unordered_tokens(
         self, key: Key[Array, ""], fact_ids: Int[Array, " batch"]

@@ -1,4 +1,3 @@
-from .checkpoint import Checkpoint as Checkpoint
 from .cost import step_flops as step_flops
 from .memories import MemoryTrainingResult as MemoryTrainingResult
 from .memories import init_linear_memory as init_linear_memory

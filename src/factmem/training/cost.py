@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from factmem.facts.vocabulary import Vocabulary
+from factmem.transformer.prompt_forms import choose_prompt_form
 from factmem.transformer.shape import Shape
 
 __all__ = ["MatrixProduct", "step_flops", "step_products"]
@@ -25,25 +26,22 @@ class MatrixProduct(NamedTuple):
 
 
 def step_products(
-    shape: Shape, vocabulary: Vocabulary, batch_size: int
+    shape: Shape, vocabulary: Vocabulary, batch_size: int, length: int = 32
 ) -> Mapping[str, MatrixProduct]:
     """Return the matrix products of one step of one run, forward and backward.
 
-    The products for attention scores are left out: they are the smallest, because a score depends
-    on the token alone.
+    The products for attention scores are left out unless they are computed for every position:
+    they are the smallest, because a score depends on the token alone.
 
     Args:
         shape: the transformer's sizes.
         vocabulary: the numbers of tokens and answers.
-        batch: the number of prompts in a step.
+        batch_size: the number of prompts in a step.
+        length: T, the number of tokens in a prompt.
     """
-    d, inner = shape.dim, shape.heads * shape.head_dim
-    tokens, answers = vocabulary.prompt_tokens, vocabulary.answers
+    d, inner, answers = shape.dim, shape.heads * shape.head_dim, vocabulary.answers
     products = {
-        "values": MatrixProduct(tokens, d, inner, "right"),
-        "values, backward": MatrixProduct(inner, tokens, d, "left"),
-        "counts · table": MatrixProduct(batch_size, tokens, inner + shape.heads, None),
-        "counts · table, backward": MatrixProduct(tokens, batch_size, inner + shape.heads, "left"),
+        **_attention_products(shape, vocabulary, batch_size, length),
         "logits": MatrixProduct(batch_size, d, answers, "right"),
         "logits, backward": MatrixProduct(batch_size, answers, d, None),
     }
@@ -56,6 +54,35 @@ def step_products(
     return products
 
 
-def step_flops(shape: Shape, vocabulary: Vocabulary, batch_size: int) -> int:
+def _attention_products(
+    shape: Shape, vocabulary: Vocabulary, batch_size: int, length: int
+) -> dict[str, MatrixProduct]:
+    """Return the products of attention, in the form that training chooses."""
+    d, heads, inner = shape.dim, shape.heads, shape.heads * shape.head_dim
+    form = choose_prompt_form(vocabulary, length, d)
+    if form == "tokens":
+        # Products of every prompt and head, as one product of the same FLOPs.
+        rows = batch_size * heads
+        return {
+            "scores": MatrixProduct(batch_size * length, d, heads, None),
+            "scores, backward": MatrixProduct(d, batch_size * length, heads, "left"),
+            "mixed embeddings": MatrixProduct(rows, length, d, None),
+            "mixed embeddings, backward": MatrixProduct(rows, d, length, "right"),
+            "values": MatrixProduct(batch_size, d, inner, "right"),
+            "values, inputs": MatrixProduct(batch_size, inner, d, None),
+            "values, backward": MatrixProduct(inner, batch_size, d, "left"),
+        }
+    counted = vocabulary.prompt_tokens if form == "counts" else vocabulary.noise + 1
+    tokens = counted if form == "counts" else counted + 2 * batch_size
+    return {
+        "values": MatrixProduct(tokens, d, inner, "right"),
+        "values, backward": MatrixProduct(inner, tokens, d, "left"),
+        "counts · table": MatrixProduct(batch_size, counted, inner + heads, None),
+        "counts · table, backward": MatrixProduct(counted, batch_size, inner + heads, "left"),
+    }
+
+
+def step_flops(shape: Shape, vocabulary: Vocabulary, batch_size: int, length: int = 32) -> int:
     """Return the FLOPs in the matrix products of one step of one run."""
-    return sum(product.flops for product in step_products(shape, vocabulary, batch_size).values())
+    products = step_products(shape, vocabulary, batch_size, length)
+    return sum(product.flops for product in products.values())

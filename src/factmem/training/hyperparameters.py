@@ -1,7 +1,8 @@
-"""Hyperparameters of optimizers, and learning rate schedules.
+"""Hyperparameters of training steps, and learning rate schedules.
 
-Only the kinds of optimizer and schedule are compiled in. Learning rates, momenta and decay steps
-are data, so runs that differ in them share one compiled program.
+Only the kinds of optimizer and schedule are compiled in, and whether there is hard noise. Learning
+rates, momenta, decay steps and fractions are data, so runs that differ in them share one compiled
+program.
 """
 
 import equinox as eqx
@@ -14,7 +15,7 @@ __all__ = ["Hyperparameters", "scheduled_learning_rate"]
 
 
 class Hyperparameters(eqx.Module):
-    """An optimizer's hyperparameters, for one run or, with a leading axis, for a stack of runs."""
+    """The hyperparameters of steps, for one run or, with a leading axis, for a stack of runs."""
 
     learning_rate: Float[Array, "*runs"]
     momentum: Float[Array, "*runs"]
@@ -23,6 +24,8 @@ class Hyperparameters(eqx.Module):
     """β2 of Adam."""
     decay_steps: Float[Array, "*runs"]
     """The number of steps after which the schedule has decayed to 0."""
+    hard_noise: Float[Array, "*runs"] | None = None
+    """The fraction of prompts with hard noise; None compiles steps without any."""
 
 
 def scheduled_learning_rate(

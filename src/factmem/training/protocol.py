@@ -56,10 +56,14 @@ class Protocol:
         beta2: β2 of Adam.
         evaluations: the number of evenly spaced evaluations, not counting the one before step 1.
         test_prompts: the number of fixed prompts on which evaluations measure accuracy.
-        criterion: a run succeeds and ends when its accuracy is above this.
+        criterion: a run succeeds and ends when its accuracy is above this; with 1, no run ends
+            before its last step.
         early_stopping: pairs (fraction of the steps, minimum accuracy). A run ends early if its
             best accuracy is below the minimum after that fraction, or, before the first step, if
             its embeddings cannot reach the criterion. If empty, no run ends early.
+        hard_noise: the fraction of the prompts of a batch whose noise tokens are the strongest
+            ones of a random head (`factmem.training.hard_noise`); the same fraction of the test
+            prompts.
 
     Raises:
         FactmemError: a value is out of range.
@@ -77,6 +81,7 @@ class Protocol:
     test_prompts: int = 1024
     criterion: float = 0.99
     early_stopping: tuple[tuple[float, float], ...] = ()
+    hard_noise: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.learning_rates:
@@ -98,8 +103,10 @@ class Protocol:
                 raise FactmemError(
                     f"{name} must be at least 0 and less than 1, got {getattr(self, name)}"
                 )
-        if not 0 < self.criterion < 1:
-            raise FactmemError(f"criterion must be between 0 and 1, got {self.criterion}")
+        if not 0 <= self.hard_noise <= 1:
+            raise ArgumentError("hard_noise", f"must be between 0 and 1, got {self.hard_noise}")
+        if not 0 < self.criterion <= 1:
+            raise FactmemError(f"criterion must be above 0 and at most 1, got {self.criterion}")
         for pair in self.early_stopping:
             if not all(0 < number < 1 for number in pair):
                 raise FactmemError(

@@ -15,14 +15,31 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from factmem.facts.prompts import PromptBatch, PromptDistribution
+from factmem.facts.prompts import (
+    PromptBatch,
+    PromptContent,
+    PromptDistribution,
+    PromptForm,
+    SplitPrompts,
+    TokenPrompts,
+)
+from factmem.training.hard_noise import add_hard_noise, hard_noise_key
 from factmem.training.hyperparameters import Hyperparameters, scheduled_learning_rate
 from factmem.training.optimizers import gradient_transformation
 from factmem.training.protocol import StepConfig
 from factmem.transformer.attention import TRAINING_TOLERANCE
 from factmem.transformer.model import Transformer, accuracy_from_logits, mean_cross_entropy
+from factmem.transformer.prompt_forms import choose_prompt_form, sample_prompts
 
-__all__ = ["Evaluation", "RunStack", "advance", "evaluate", "init_stack", "trainable_state"]
+__all__ = [
+    "Evaluation",
+    "RunStack",
+    "advance",
+    "evaluate",
+    "init_stack",
+    "prompt_form",
+    "trainable_state",
+]
 
 
 class RunStack(eqx.Module):
@@ -63,7 +80,7 @@ def init_stack(
     return RunStack(models, optimizer_state, hyperparameters, answers, answer_mask)
 
 
-@partial(jax.jit, static_argnames=("config", "vectorize"))
+@partial(jax.jit, static_argnames=("config", "vectorize", "form"))
 def advance(
     stack: RunStack,
     prompts: PromptDistribution,
@@ -72,6 +89,7 @@ def advance(
     active: Bool[Array, " runs"],
     config: StepConfig,
     vectorize: bool = False,
+    form: PromptForm | None = None,
     *,
     key: Key[Array, ""],
 ) -> RunStack:
@@ -85,22 +103,31 @@ def advance(
         active: the runs to train; the others stay unchanged, at no cost.
         config: the static part of a step.
         vectorize: whether to vectorize over the runs instead of looping over them.
+        form: the form of the prompts; None for the fastest. All give the same numbers up to
+            rounding.
         key: the key of the batches: step t uses `fold_in(key, t)`.
     """
     step_runs = _step_vectorized if vectorize else _step_in_turn
+    form = prompt_form(stack, prompts) if form is None else form
 
     def step(number: Int[Array, ""], state: Any) -> Any:
         step_key = jr.fold_in(key, number)
-        batch = prompts.sample_batch(
-            config.batch_size, form="counts", stratified=config.stratified, key=step_key
+        batch = sample_prompts(
+            prompts, config.batch_size, form, stratified=config.stratified, key=step_key
         )
         # Converted once for all runs.
-        batch = batch._replace(content=batch.content.astype(_dtype(stack)))
+        batch = batch._replace(content=_with_dtype(batch.content, _dtype(stack)))
         current = eqx.tree_at(trainable_state, stack, state)
-        return step_runs(partial(_step, batch, number, config), current, active)
+        train_run = partial(_step, batch, prompts, number, config, hard_noise_key(step_key))
+        return step_runs(train_run, current, active)
 
     state = jax.lax.fori_loop(first_step, first_step + steps, step, trainable_state(stack))
     return eqx.tree_at(trainable_state, stack, state)
+
+
+def prompt_form(stack: RunStack, prompts: PromptDistribution) -> PromptForm:
+    """Return the form of prompts in which the steps of a stack are fastest."""
+    return choose_prompt_form(prompts.vocabulary, prompts.length, stack.models.shape.dim)
 
 
 def trainable_state(stack: RunStack) -> tuple[Any, Any]:
@@ -109,11 +136,28 @@ def trainable_state(stack: RunStack) -> tuple[Any, Any]:
 
 
 @jax.jit
-def evaluate(stack: RunStack, batch: PromptBatch) -> Evaluation:
-    """Compute loss and accuracy of every run, and whether it is finite."""
+def evaluate(
+    stack: RunStack,
+    batch: PromptBatch,
+    prompts: PromptDistribution | None = None,
+    *,
+    noise_key: Key[Array, ""] | None = None,
+) -> Evaluation:
+    """Compute loss and accuracy of every run, and whether it is finite.
+
+    Args:
+        stack: the runs.
+        batch: the test prompts.
+        prompts: the distribution of the prompts. If given, runs that train with hard noise have it
+            in as many of the test prompts.
+        noise_key: the random key for hard noise.
+    """
 
     def evaluate_run(run: RunStack) -> Evaluation:
-        logits, targets = _logits_and_targets(run, run.models, batch)
+        own, fraction = batch, run.hyperparameters.hard_noise
+        if fraction is not None and prompts is not None and noise_key is not None:
+            own = add_hard_noise(batch, run.models, prompts, fraction, key=noise_key)
+        logits, targets = _logits_and_targets(run, run.models, own)
         loss, accuracy = mean_cross_entropy(logits, targets), accuracy_from_logits(logits, targets)
         finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(trainable_state(run))]
         return Evaluation(loss, accuracy, jnp.isfinite(loss) & jnp.all(jnp.stack(finite)))
@@ -130,9 +174,19 @@ def _logits_and_targets(
     return logits, model.targets(run.answers[batch.fact_ids])
 
 
-def _step(batch: PromptBatch, number: Int[Array, ""], config: StepConfig, run: RunStack) -> Any:
+def _step(
+    batch: PromptBatch,
+    prompts: PromptDistribution,
+    number: Int[Array, ""],
+    config: StepConfig,
+    noise_key: Key[Array, ""],
+    run: RunStack,
+) -> Any:
     """Return the trainable state of one run after one more step."""
     weights: Any = run.models.weights
+    fraction = run.hyperparameters.hard_noise
+    if fraction is not None:
+        batch = add_hard_noise(batch, run.models, prompts, fraction, key=noise_key)
 
     def loss(weights: Any) -> Float[Array, ""]:
         model = eqx.tree_at(lambda model: model.weights, run.models, weights)
@@ -164,6 +218,13 @@ def _step_vectorized(step: Any, stack: RunStack, active: Bool[Array, " runs"]) -
         return jnp.where(active.reshape(-1, *[1] * (before.ndim - 1)), after, before)
 
     return jax.tree.map(select, trainable_state(stack), jax.vmap(step)(stack))
+
+
+def _with_dtype(content: PromptContent, dtype: jnp.dtype) -> PromptContent:
+    """Convert counts; token ids stay integers."""
+    if isinstance(content, SplitPrompts):
+        return content._replace(shared=content.shared.astype(dtype))
+    return content if isinstance(content, TokenPrompts) else content.astype(dtype)
 
 
 def _dtype(stack: RunStack) -> jnp.dtype:

@@ -22,14 +22,16 @@ from factmem._core.errors import FactmemError
 from factmem._core.progress import Report
 from factmem.facts.prompts import PromptDistribution
 from factmem.memories.decoding import decodable
+from factmem.training.hard_noise import hard_noise_key
 from factmem.training.hyperparameters import Hyperparameters
 from factmem.training.padding import PaddedSizes
 from factmem.training.protocol import PAPER, Protocol
 from factmem.training.runs import TrainingResult, TrainingRun, best_run, runs_for_learning_rates
-from factmem.training.stack import RunStack, advance, evaluate, init_stack
+from factmem.training.stack import RunStack, advance, evaluate, init_stack, prompt_form
 from factmem.training.state import Evaluation, TrainingState
 from factmem.training.status import TrainingStatus
 from factmem.transformer.model import Transformer
+from factmem.transformer.prompt_forms import sample_prompts
 from factmem.transformer.shape import Shape
 
 __all__ = ["train", "train_transformers"]
@@ -183,7 +185,8 @@ def _evaluations(
 ) -> Iterator[TrainingState]:
     """Train from evaluation to evaluation until every run has ended."""
     batch_key, test_key = jr.split(key)
-    test_batch = _sample_batch(prompts, protocol.test_prompts, test_key)
+    form = prompt_form(state.stack, prompts)
+    test_batch = _sample_prompts(prompts, protocol.test_prompts, form, key=test_key)
     chunk_sizer = _ChunkSizer()
     max_accuracies = _max_accuracies(runs, test_batch.fact_ids, protocol)
     while state.active.any():
@@ -204,7 +207,8 @@ def _evaluations(
             steps += chunk
             _report_progress(report, state, steps)
         loss, accuracy, finite = (
-            np.asarray(array).tolist() for array in evaluate(stack, test_batch)
+            np.asarray(array).tolist()
+            for array in evaluate(stack, test_batch, prompts, noise_key=hard_noise_key(test_key))
         )
         evaluations = tuple(Evaluation(steps, *pair) for pair in zip(loss, accuracy, strict=True))
         statuses = _statuses(state, evaluations, finite, max_accuracies, runs, protocol)
@@ -233,8 +237,10 @@ def _statuses(
         if evaluation.steps >= protocol.steps:
             return TrainingStatus.STEP_LIMIT
         best = max(evaluation.accuracy for evaluation in (*before, evaluation))
-        too_low = max_accuracy <= protocol.criterion or protocol.stops_early(evaluation.steps, best)
-        return TrainingStatus.STOPPED_EARLY if too_low else None
+        unreachable = max_accuracy <= protocol.criterion < 1
+        if unreachable or protocol.stops_early(evaluation.steps, best):
+            return TrainingStatus.STOPPED_EARLY
+        return None
 
     inputs = zip(state.evaluations, evaluations, finite, max_accuracies, strict=True)
     statuses = list(zip(_groups(runs), (run_status(*args) for args in inputs), strict=True))
@@ -330,6 +336,7 @@ def _stack_runs(
         momentum=jnp.full(count, protocol.momentum, dtype),
         beta2=jnp.full(count, protocol.beta2, dtype),
         decay_steps=jnp.full(count, protocol.steps, dtype),
+        hard_noise=jnp.full(count, protocol.hard_noise, dtype) if protocol.hard_noise else None,
     )
     answer_mask = None
     if padding is not None:
@@ -361,6 +368,4 @@ def _stack_answers(runs: Sequence[TrainingRun]) -> Int[Array, "runs facts"]:
     return jnp.stack([run.prompts.fact_answers for run in runs])
 
 
-_sample_batch = eqx.filter_jit(
-    lambda prompts, count, key: prompts.sample_batch(count, form="counts", key=key)
-)
+_sample_prompts = eqx.filter_jit(sample_prompts)

@@ -29,6 +29,10 @@ from .model import Weights as Weights
 from .model import accuracy as accuracy
 from .model import cross_entropy as cross_entropy
 from .model import draw_weights as draw_weights
+from .prompt_forms import choose_prompt_form as choose_prompt_form
+from .prompt_forms import sample_prompts as sample_prompts
 from .recall import RecallResult as RecallResult
 from .recall import recall as recall
 from .shape import Shape as Shape
+from .split_attention import attend_split as attend_split
+from .token_attention import mix_by_attention as mix_by_attention

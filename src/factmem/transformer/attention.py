@@ -16,7 +16,7 @@ V_h φ(z) do not depend on the prompt, and attention depends only on the token c
   the value of its strongest token, head by head. It is several times slower and has neither
   problem.
 
-Both are exact; nothing is clamped.
+Both are exact; nothing is clamped. Large vocabularies have faster forms: `prompt_forms.py`.
 """
 
 from functools import partial
@@ -43,7 +43,7 @@ Values = Float[Array, "tokens heads head_dim"]
 Attended = Float[Array, "batch heads head_dim"]
 
 # Accelerators may otherwise round the inputs of a matrix product to fewer bits.
-_product = partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
+product = partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
 
 
 def attend(
@@ -92,7 +92,7 @@ def _forward(
     """Compute attention and the residuals for its derivative."""
     del tolerance
     shared, totals = _shared_shift_form(counts, scores, values)
-    in_range = jnp.min(totals) > _min_total(scores.dtype)
+    in_range = jnp.min(totals) > min_total(scores.dtype)
     in_range &= jnp.isfinite(jnp.max(jnp.abs(shared)))
     attended = jax.lax.cond(
         in_range, lambda: shared, lambda: _per_prompt_form(counts, scores, values)
@@ -130,7 +130,7 @@ def _shared_shift_form(
     """Compute attention and its denominators Σ_z C(z) w(z)."""
     weights = _shared_shift_weights(scores)
     table = jnp.concatenate([weights[:, :, None], weights[:, :, None] * values], axis=2)
-    sums = _product(counts.astype(scores.dtype), table.reshape(table.shape[0], -1))
+    sums = product(counts.astype(scores.dtype), table.reshape(table.shape[0], -1))
     sums = sums.reshape(counts.shape[0], *table.shape[1:])
     totals = sums[:, :, 0]
     return sums[:, :, 1:] / totals[:, :, None], totals
@@ -148,13 +148,13 @@ def _shared_shift_gradient(
     total_gradient = -jnp.sum(numerator_gradient * residuals.attended, axis=2, keepdims=True)
     table = jnp.concatenate([total_gradient, numerator_gradient], axis=2)
     batch = table.shape[0]
-    sums = _product(residuals.counts.astype(weights.dtype).T, table.reshape(batch, -1))
+    sums = product(residuals.counts.astype(weights.dtype).T, table.reshape(batch, -1))
     sums = sums.reshape(-1, *table.shape[1:])
     terms = jnp.concatenate([sums[:, :, :1], sums[:, :, 1:] * residuals.values], axis=2)
     terms = weights[:, :, None] * terms
     score_gradient = jnp.sum(terms, axis=2)
     value_gradient = weights[:, :, None] * sums[:, :, 1:]
-    error = _rounding_error(jnp.max(jnp.sum(jnp.abs(terms), axis=2)), residuals.values, gradient)
+    error = rounding_error(jnp.max(jnp.sum(jnp.abs(terms), axis=2)), residuals.values, gradient)
     tiny = jnp.finfo(score_gradient.dtype).tiny
     relative_error = error / jnp.maximum(jnp.max(jnp.abs(score_gradient)), tiny)
     return score_gradient, value_gradient, relative_error
@@ -164,30 +164,36 @@ def _shared_shift_weights(scores: Scores) -> Scores:
     """Compute exp(s − shift) with the shift a fixed distance below the head's maximum score.
 
     The distance balances the exponent range: gradients divided by large weights must not
-    underflow, and neither must small weights. The difference s − shift is computed exactly, as a
-    sum of two floats (Knuth's TwoSum); rounding it at 100 nats would cost a weight two digits.
+    underflow, and neither must small weights.
     """
-    shift = jnp.max(scores, axis=0, keepdims=True) - _headroom(scores.dtype)
+    return exp_difference(scores, jnp.max(scores, axis=0, keepdims=True) - headroom(scores.dtype))
+
+
+def exp_difference(
+    scores: Float[Array, "*tokens heads"], shift: Float[Array, "*ones heads"]
+) -> Float[Array, "*tokens heads"]:
+    """Compute exp(s − shift) with the difference as an exact sum of two floats (Knuth's TwoSum).
+
+    Rounding the difference at 100 nats would cost a weight two digits.
+    """
     difference = scores - shift
     restored = difference + shift
     lost = (scores - restored) - (shift - (restored - difference))
     return jnp.exp(difference) * (1 + lost)
 
 
-def _headroom(dtype: jnp.dtype) -> float:
+def headroom(dtype: jnp.dtype) -> float:
     """Return the part of the exponent range, in nats, for weights above 1: 40 in float32."""
     return 0.45 * log(float(jnp.finfo(dtype).max))
 
 
-def _min_total(dtype: jnp.dtype) -> float:
+def min_total(dtype: jnp.dtype) -> float:
     """Return the smallest denominator whose significant terms do not underflow."""
     info = jnp.finfo(dtype)
     return float(info.tiny) / float(info.eps) ** 1.25
 
 
-def _rounding_error(
-    terms: Float[Array, ""], values: Values, gradient: Attended
-) -> Float[Array, ""]:
+def rounding_error(terms: Float[Array, ""], values: Values, gradient: Attended) -> Float[Array, ""]:
     """Estimate the rounding error of the score gradient from above.
 
     The gradient is a difference of sums over the batch. Their rounding error is proportional to
@@ -206,7 +212,7 @@ def _rounding_error(
 def _per_prompt_form(counts: Counts, scores: Scores, values: Values) -> Attended:
     def attend_one_head(head: tuple[Array, Array]) -> Array:
         head_scores, head_values = head
-        return _product(_softmax(counts, head_scores), head_values)
+        return product(_softmax(counts, head_scores), head_values)
 
     attended = jax.lax.map(attend_one_head, (scores.T, jnp.swapaxes(values, 0, 1)))
     return jnp.swapaxes(attended, 0, 1)
@@ -218,7 +224,7 @@ def _per_prompt_gradient(
     def head_gradients(head: tuple[Array, Array, Array]) -> tuple[Array, Array]:
         head_scores, head_values, head_gradient = head
         attention = _softmax(counts, head_scores)
-        attention_gradient = _product(head_gradient, head_values.T)
+        attention_gradient = product(head_gradient, head_values.T)
         strongest = jnp.argmax(attention, axis=1)[:, None]
         # Exactly 0 for the strongest token, so that no large terms cancel.
         attention_gradient = attention_gradient - jnp.take_along_axis(
@@ -226,7 +232,7 @@ def _per_prompt_gradient(
         )
         mean = jnp.sum(attention * attention_gradient, axis=1, keepdims=True)
         score_gradient = jnp.sum(attention * (attention_gradient - mean), axis=0)
-        return score_gradient, _product(attention.T, head_gradient)
+        return score_gradient, product(attention.T, head_gradient)
 
     heads = (scores.T, jnp.swapaxes(values, 0, 1), jnp.swapaxes(gradient, 0, 1))
     score_gradient, value_gradient = jax.lax.map(head_gradients, heads)

@@ -14,16 +14,19 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import optax
-from jaxtyping import Array, Float, Int, Key, Num
+from jaxtyping import Array, Float, Int, Key
 
 from factmem._core.errors import FactmemError
 from factmem._core.random import normal, truncated_normal
+from factmem.facts.prompts import PromptContent, SplitPrompts, TokenPrompts
 from factmem.facts.vocabulary import Vocabulary
 from factmem.memories.activations import Activation, Relu
 from factmem.memories.embeddings import gaussian, sphere
 from factmem.transformer.attention import attend
 from factmem.transformer.convention import EXPERIMENT_CONVENTION, Convention
 from factmem.transformer.shape import Shape
+from factmem.transformer.split_attention import attend_split
+from factmem.transformer.token_attention import mix_by_attention
 
 __all__ = [
     "Embeddings",
@@ -94,7 +97,9 @@ class Transformer(eqx.Module):
     """A one-layer transformer that recalls facts.
 
     Methods take a batch of token counts [batch, prompt_tokens]: attention over counts is one matrix
-    product (`attention.py`). `dense.py` computes the same logits prompt by prompt.
+    product (`attention.py`). For large vocabularies they take `SplitPrompts` or `TokenPrompts`,
+    with the same results up to rounding (`prompt_forms.py`). `dense.py` computes the same logits
+    prompt by prompt.
 
     Args:
         weights: trained or constructed weights.
@@ -180,24 +185,70 @@ class Transformer(eqx.Module):
 
     def scores(self) -> Float[Array, "prompt_tokens heads"]:
         """Compute the scores s_h(z) = φ(z)ᵀ K_hᵀ Q_h φ(EOS) of all tokens and heads, in nats."""
-        tokens = self._prompt_embeddings
-        with _full_precision():
-            queries = jnp.einsum("hkd,d->hk", self.weights.query, tokens[-1])
-            directions = jnp.einsum("hkd,hk->dh", self.weights.key, queries)
-            return tokens @ directions * self.score_scale
+        return self._scores(self._prompt_embeddings)
+
+    def noise_scores(self) -> Float[Array, "noise heads"]:
+        """Compute the scores of the noise tokens only."""
+        vocabulary = self.vocabulary
+        return self._scores(self.embeddings.tokens[vocabulary.first_noise : vocabulary.eos])
 
     def values(self) -> Float[Array, "prompt_tokens heads head_dim"]:
         """Compute V_h φ(z), the value of every token in every head."""
-        with _full_precision():
-            return jnp.einsum("zd,hkd->zhk", self._prompt_embeddings, self.weights.value)
+        return self._values(self._prompt_embeddings)
 
     def attention(
-        self, counts: Num[Array, "batch tokens"], *, tolerance: float | None = None
+        self, prompts: PromptContent, *, tolerance: float | None = None
     ) -> Float[Array, "batch dim"]:
         """Compute F_MHSA, the sum of the heads' outputs. See `attend` for `tolerance`."""
-        attended = attend(counts, self.scores(), self.values(), tolerance=tolerance)
+        if isinstance(prompts, SplitPrompts):
+            attended = self._attend_split(prompts, tolerance)
+        elif isinstance(prompts, TokenPrompts):
+            attended = self._attend_tokens(prompts)
+        else:
+            attended = attend(prompts, self.scores(), self.values(), tolerance=tolerance)
         with _full_precision():
             return jnp.einsum("bhk,hkd->bd", attended, self.weights.output)
+
+    def _attend_split(
+        self, prompts: SplitPrompts, tolerance: float | None
+    ) -> Float[Array, "batch heads head_dim"]:
+        shared = self._prompt_embeddings[self.vocabulary.first_noise :]
+        own = self.embeddings.tokens[prompts.own.reshape(-1)]
+        own_scores, own_values = self._scores(own), self._values(own)
+        return attend_split(
+            prompts.shared,
+            self._scores(shared),
+            self._values(shared),
+            own_scores.reshape(*prompts.own.shape, *own_scores.shape[1:]),
+            own_values.reshape(*prompts.own.shape, *own_values.shape[1:]),
+            tolerance=tolerance,
+        )
+
+    def _attend_tokens(self, prompts: TokenPrompts) -> Float[Array, "batch heads head_dim"]:
+        tokens = prompts.tokens
+        embedded = self.embeddings.tokens[tokens.reshape(-1)]
+        scores = self._scores(embedded)
+        mixed = mix_by_attention(
+            tokens,
+            scores.reshape(*tokens.shape, -1),
+            embedded.reshape(*tokens.shape, -1),
+        )
+        with _full_precision():
+            return jnp.einsum("bhd,hkd->bhk", mixed, self.weights.value)
+
+    def _scores(self, embedded: Float[Array, "tokens dim"]) -> Float[Array, "tokens heads"]:
+        """Compute the scores of some tokens from their embeddings."""
+        with _full_precision():
+            queries = jnp.einsum("hkd,d->hk", self.weights.query, self._prompt_embeddings[-1])
+            directions = jnp.einsum("hkd,hk->dh", self.weights.key, queries)
+            return embedded @ directions * self.score_scale
+
+    def _values(
+        self, embedded: Float[Array, "tokens dim"]
+    ) -> Float[Array, "tokens heads head_dim"]:
+        """Compute the values of some tokens from their embeddings."""
+        with _full_precision():
+            return jnp.einsum("zd,hkd->zhk", embedded, self.weights.value)
 
     def add_mlp(self, x: Float[Array, "*batch dim"]) -> Float[Array, "*batch dim"]:
         """Return x + F_MLP(x), or x if there is no MLP."""
@@ -211,17 +262,17 @@ class Transformer(eqx.Module):
             return x + self.activation(hidden) @ self.weights.mlp_out
 
     def __call__(
-        self, counts: Num[Array, "batch tokens"], *, tolerance: float | None = None
+        self, prompts: PromptContent, *, tolerance: float | None = None
     ) -> Float[Array, "batch dim"]:
         """Compute F_TF, the output at the last position before decoding."""
-        return self.add_mlp(self.attention(counts, tolerance=tolerance))
+        return self.add_mlp(self.attention(prompts, tolerance=tolerance))
 
     def logits(
-        self, counts: Num[Array, "batch tokens"], *, tolerance: float | None = None
+        self, prompts: PromptContent, *, tolerance: float | None = None
     ) -> Float[Array, "batch outputs"]:
         """Compute φ(z)ᵀ F_TF for every output z."""
         with _full_precision():
-            return self(counts, tolerance=tolerance) @ self.embeddings.outputs.T
+            return self(prompts, tolerance=tolerance) @ self.embeddings.outputs.T
 
     def targets(self, answers: Int[Array, " batch"]) -> Int[Array, " batch"]:
         """Return the output ids of answer ids."""
@@ -268,7 +319,7 @@ def draw_weights(
 
 def cross_entropy(
     model: Transformer,
-    counts: Num[Array, "batch tokens"],
+    prompts: PromptContent,
     answers: Int[Array, " batch"],
     *,
     tolerance: float | None = None,
@@ -277,18 +328,18 @@ def cross_entropy(
 
     Args:
         model: the transformer.
-        counts: token counts of the prompts.
+        prompts: the prompts, as token counts or in another form.
         answers: ids of the correct answers.
         tolerance: for score gradients, see `attend`; training uses `TRAINING_TOLERANCE`.
     """
-    return mean_cross_entropy(model.logits(counts, tolerance=tolerance), model.targets(answers))
+    return mean_cross_entropy(model.logits(prompts, tolerance=tolerance), model.targets(answers))
 
 
 def accuracy(
-    model: Transformer, counts: Num[Array, "batch tokens"], answers: Int[Array, " batch"]
+    model: Transformer, prompts: PromptContent, answers: Int[Array, " batch"]
 ) -> Float[Array, ""]:
     """Compute the fraction of prompts whose largest logit is the answer; NaN counts as wrong."""
-    return accuracy_from_logits(model.logits(counts), model.targets(answers))
+    return accuracy_from_logits(model.logits(prompts), model.targets(answers))
 
 
 def mean_cross_entropy(

@@ -94,12 +94,13 @@ class Train(TransformerMethod):
         )
         best = best_run(results)
         steps = sum(result.steps for result in results)
+        step = step_flops(shape, instance.vocabulary, protocol.batch_size, prompts.length)
         return BestOfRuns(
             model=best.model,
             status=best.status,
             best=best,
             runs=tuple(results),
-            flops=steps * step_flops(shape, instance.vocabulary, protocol.batch_size),
+            flops=steps * step,
         )
 
     def _padded_sizes(self) -> Any:
@@ -128,7 +129,7 @@ class Train(TransformerMethod):
         """Return the method as JSON data: all numbers of the protocol, not its name."""
         return {
             "method": self.name,
-            "training": asdict(self.protocol),
+            "training": _protocol_config(self.protocol),
             "padding": None if self.padding is None else dict(self.padding),
             "stop_when_one_succeeds": self.stop_when_one_succeeds,
         }
@@ -141,3 +142,11 @@ class Train(TransformerMethod):
             padding=config.get("padding"),
             stop_when_one_succeeds=config.get("stop_when_one_succeeds", True),
         )
+
+
+def _protocol_config(protocol: Protocol) -> dict[str, Any]:
+    """Return a protocol as JSON data; without hard noise, as before there was any."""
+    config = asdict(protocol)
+    if not protocol.hard_noise:
+        del config["hard_noise"]
+    return config
