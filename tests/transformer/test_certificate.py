@@ -409,9 +409,12 @@ def test_margin_bounds_are_minima_over_the_corners_of_the_output(seed):
     answers = np.random.default_rng(seed + 1).normal(size=(5, 4))
     targets = np.array([0, 4, 2])
     tables = _Answers.of(answers)
-    bounds = _margins_by_entry(outputs, tables, targets)
+    bounds = _margins_by_entry(outputs, tables, targets, np.inf)
     by_norm, exact = _margins_by_norm(outputs, tables, targets)
     assert (by_norm <= bounds).all()
+    signs_only = _margins_by_entry(outputs, tables, targets, 0.0)
+    assert (signs_only <= bounds + 1e-12).all()
+    np.testing.assert_array_equal(signs_only > 0, bounds > 0)
     for fact, target in enumerate(targets):
         differences = answers[target] - np.delete(answers, target, axis=0)
         worst = min(

@@ -28,6 +28,7 @@ from .precision import fewest_bits as fewest_bits
 from .precision import noise_tolerated as noise_tolerated
 from .precision import noisy as noisy
 from .precision import rounded as rounded
+from .precision import rounded_to_integers as rounded_to_integers
 from .precision import rounded_to_multiples as rounded_to_multiples
 from .tangent import TangentMemory as TangentMemory
 from .tangent import paired_neurons as paired_neurons

@@ -51,7 +51,8 @@ _SOFTMAX_ROUNDINGS = 16
 _MAX_BLOCK_ENTRIES = 2**22
 """Largest array of a block of facts, and of differences between answers, in memory at once."""
 _MAX_REFINED_ENTRIES = 2**31
-"""Facts × answers × dimensions that may be bounded entry by entry in any case: ten seconds."""
+"""Facts × answers × dimensions that are bounded entry by entry in any case: ten seconds. Other
+facts are if the bound by norms does not certify them although their center is right."""
 
 NoiseModel = Literal["any", "distinct"]
 """Whether noise tokens may repeat in a prompt, or are all different."""
@@ -191,9 +192,15 @@ def certify(
             margins[block], exact[block] = _margins_by_norm(outputs, bounds.answers, targets[block])
             if report is not None:
                 report(block.stop, left=prompts.facts - block.stop)
-        for facts in _facts_to_refine(margins, exact, bounds):
+        few = max(1, _MAX_REFINED_ENTRIES // bounds.answers.table.size)
+        smallest = np.argsort(margins, kind="stable")[:few]
+        for facts in bounds.blocks_of(smallest):
             outputs, _ = bounds.outputs(facts)
-            refined = _margins_by_entry(outputs, bounds.answers, targets[facts])
+            refined = _margins_by_entry(outputs, bounds.answers, targets[facts], np.inf)
+            margins[facts] = np.fmax(margins[facts], refined)
+        for facts in bounds.blocks_of(np.flatnonzero((margins <= 0) & (exact > 0))):
+            outputs, _ = bounds.outputs(facts)
+            refined = _margins_by_entry(outputs, bounds.answers, targets[facts], 0.0)
             margins[facts] = np.fmax(margins[facts], refined)
     return Certificate(np.where(np.isnan(margins), -np.inf, margins), leaks)
 
@@ -236,6 +243,11 @@ class _Bounds:
         """Yield slices that cover all facts."""
         for start in range(0, len(self.known), self.block_size):
             yield slice(start, min(start + self.block_size, len(self.known)))
+
+    def blocks_of(self, facts: Int[np.ndarray, " facts"]) -> Iterator[Int[np.ndarray, " block"]]:
+        """Split some facts into blocks."""
+        for start in range(0, len(facts), self.block_size):
+            yield facts[start : start + self.block_size]
 
     def outputs(self, facts: slice | np.ndarray) -> tuple[_Ball, np.ndarray]:
         """Bound F_TF of some facts, and the attention that their noise gets."""
@@ -412,30 +424,16 @@ def _margins_by_norm(
     return np.where(outputs.finite, bound, -np.inf), np.where(outputs.finite, margins, -np.inf)
 
 
-def _facts_to_refine(
-    margins: np.ndarray, exact: np.ndarray, bounds: _Bounds
-) -> Iterator[Int[np.ndarray, " block"]]:
-    """Yield blocks of facts to bound entry by entry: all facts of a small table.
-
-    In a large table these are the facts that the bound by norms does not certify although their
-    center is right, and those with the smallest margins.
-    """
-    few = max(1, _MAX_REFINED_ENTRIES // bounds.answers.table.size)
-    order = np.argsort(margins, kind="stable")
-    needed = (margins <= 0) & (exact > 0)
-    needed[order[:few]] = True
-    facts = np.flatnonzero(needed)
-    for start in range(0, len(facts), bounds.block_size):
-        yield facts[start : start + bounds.block_size]
-
-
 def _margins_by_entry(
-    outputs: _Ball, answers: _Answers, targets: Int[np.ndarray, " facts"]
+    outputs: _Ball,
+    answers: _Answers,
+    targets: Int[np.ndarray, " facts"],
+    needed: float,
 ) -> Float[np.ndarray, " facts"]:
     """Bound the smallest margin of every fact, entry by entry for the answers that matter.
 
-    Those are the answers whose bound by norms is below the smallest margin of the center: no other
-    answer can have the smallest bound.
+    Those are the answers whose bound by norms is below `needed` and below the smallest margin of
+    the center: no answer above the latter can have the smallest bound.
     """
     table, center, error = answers.table, outputs.center, outputs.error
     margins = _center_margins(outputs, answers, targets)
@@ -445,9 +443,9 @@ def _margins_by_entry(
     reach = answers.norms[targets][:, None] + answers.norms[None, :]
     by_norm = margins - (reach * outputs.radius[:, None] + rounding) * _WIDENING
     result = np.where(outputs.finite, np.inf, -np.inf)
-    smallest = margins.min(axis=1, keepdims=True)
-    np.fmin(result, np.where(by_norm >= smallest, by_norm, np.inf).min(axis=1), out=result)
-    facts, others = np.nonzero(~(by_norm >= smallest) & outputs.finite[:, None])
+    enough = by_norm >= np.minimum(margins.min(axis=1, keepdims=True), needed)
+    np.fmin(result, np.where(enough, by_norm, np.inf).min(axis=1), out=result)
+    facts, others = np.nonzero(~enough & outputs.finite[:, None])
     size = max(1, _MAX_BLOCK_ENTRIES // table.shape[1])
     for start in range(0, len(facts), size):
         fact, other = facts[start : start + size], others[start : start + size]

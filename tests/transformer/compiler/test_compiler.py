@@ -1,7 +1,6 @@
 """Compiled transformers are certified, and impossible inputs are rejected."""
 
 import dataclasses
-import os
 from functools import partial
 
 import equinox as eqx
@@ -16,7 +15,7 @@ from hypothesis import strategies as st
 from factmem._core.errors import FactmemError
 from factmem._core.lbfgs import FitStatus
 from factmem.facts import MISSING, FactTable, PromptDistribution
-from factmem.memories import rounded
+from factmem.memories import rounded_to_integers
 from factmem.transformer import (
     EXPERIMENT_CONVENTION,
     THEORY_CONVENTION,
@@ -31,7 +30,7 @@ from factmem.transformer import (
     compile_smallest,
     recall,
 )
-from factmem.transformer.compiler.fit import FitData, FittedWeights, _outputs, balance
+from factmem.transformer.compiler.fit import FitData, FittedWeights, balance, model_outputs
 from factmem.transformer.compiler.smallest import default_dim
 
 TABLE = FactTable.random(8, 8, 3, seed=0)
@@ -67,7 +66,7 @@ def test_every_fact_is_certified_and_recalled(small):
 def test_certificate_is_that_of_the_returned_model(small):
     again = certify(small.model, PROMPTS)
     np.testing.assert_array_equal(again.margins, small.certificate.margins)
-    assert small.certificate.max_attention_leak <= 2.0**-29
+    assert small.certificate.max_attention_leak <= 2.0**-15
 
 
 def test_fit_stops_at_the_weights_that_are_returned(monkeypatch):
@@ -78,18 +77,16 @@ def test_fit_stops_at_the_weights_that_are_returned(monkeypatch):
         return calls[-1][1]
 
     monkeypatch.setattr("factmem.transformer.compiler.compiler.certify", record)
-    compile_table()
-    # The last check, inside the fit and so in 64-bit mode, and the final certificate.
-    (checked_weights, last_check), (weights, final) = calls[-2:]
-    assert last_check.certified_accuracy == final.certified_accuracy == 1
-    # With XLA's optimizations the rounding to 16 bits may differ in the last bits of float32.
-    tolerance = 1e-6 if os.environ.get("FACTMEM_TEST_OPTIMIZED") == "1" else 0.0
-    assert eqx.tree_equal(checked_weights, weights, rtol=tolerance, atol=0.0)
-    np.testing.assert_allclose(last_check.margins, final.margins, rtol=100 * tolerance)
+    result = compile_table()
+    # The last check, inside the fit and so in 64-bit mode, is the final certificate.
+    weights, certificate = calls[-1]
+    assert certificate.certified_accuracy == 1
+    assert eqx.tree_equal(weights, result.model.weights)
+    np.testing.assert_array_equal(certificate.margins, result.certificate.margins)
 
 
 def test_weights_have_16_bits(small):
-    again = rounded(small.model.weights, 16)
+    again = rounded_to_integers(small.model.weights, 16)
     leaves = map(jax.tree.leaves, (small.model.weights, again))
     for actual, expected in zip(*leaves, strict=True):
         np.testing.assert_allclose(actual, expected, rtol=1e-6, atol=0)
@@ -103,11 +100,11 @@ def test_blocks_and_margin_follow_from_the_scores(small):
     for head in range(8):
         above = scores[:, head] > scores[vocabulary.eos, head]
         np.testing.assert_array_equal(small.blocks[head], above)
-    gaps = np.abs(scores[: vocabulary.eos] - scores[vocabulary.eos]).min()
-    assert small.denoiser_margin == pytest.approx(gaps / small.beta, rel=1e-4)
+    gap = (scores[vocabulary.eos] - scores[vocabulary.first_noise : vocabulary.eos]).min()
+    assert small.denoiser_margin == pytest.approx(gap / small.beta, rel=1e-3)
 
 
-def test_each_head_reads_its_strongest_known_token(small):
+def test_attention_is_the_mixture_of_the_known_tokens(small):
     model = small.model
     scores = np.asarray(model.scores(), float)
     W_OV = np.asarray(model.W_OV, float)
@@ -115,9 +112,11 @@ def test_each_head_reads_its_strongest_known_token(small):
     batch = PROMPTS.sample(jnp.arange(PROMPTS.facts), form="counts", key=jr.key(1))
     actual = eqx.filter_jit(model.attention)(batch.content)
     for fact, known in enumerate(PROMPTS.known_tokens()):
-        read = [max(known, key=lambda z, h=head: scores[z, h]) for head in range(8)]
-        expected = sum(W_OV[head] @ phi[read[head]] for head in range(8))
-        np.testing.assert_allclose(actual[fact], expected, atol=1e-5)
+        shares = np.exp(scores[known] - scores[known].max(axis=0))
+        shares /= shares.sum(axis=0)
+        expected = np.einsum("ih,hab,ib->a", shares, W_OV, phi[known])
+        # Noise gets at most 2⁻¹⁶ of the attention of a head.
+        np.testing.assert_allclose(actual[fact], expected, atol=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -182,12 +181,16 @@ def test_balance_only_scales_the_outputs(seed):
     )
     readout = readout._replace(mlp_in=readout.mlp_in * np.array([[1e-3], [1], [1], [1e3]]))
     data = FitData(
-        rng.normal(size=(9, 5)), rng.integers(9, size=(7, 3)), np.zeros((2, 5)), np.zeros(7, int)
+        rng.normal(size=(9, 5)),
+        rng.normal(size=(9, 3)),
+        rng.integers(9, size=(7, 3)),
+        np.zeros((2, 5)),
+        np.zeros(7, int),
     )
     with jax.enable_x64(True):
-        before = np.asarray(_outputs(readout, data))
+        before = np.asarray(model_outputs(readout, data))
         balanced = balance(readout, data)
-        after = np.asarray(_outputs(balanced, data))
+        after = np.asarray(model_outputs(balanced, data))
     ratio = np.vdot(before, after) / np.vdot(before, before)
     assert ratio > 0
     np.testing.assert_allclose(after, ratio * before, rtol=1e-9, atol=1e-9 * np.abs(after).max())

@@ -184,7 +184,7 @@ def compile_facts(
         status=CompileStatus.of_certificate(certificate),
         blocks=scores > scores[:, -1:],
         beta=heads.beta,
-        denoiser_margin=_noise_gap(prompts) / heads.beta,
+        denoiser_margin=heads.noise_gap / heads.beta,
         notes=partial_table_notes(prompts),
         certificate=certificate,
         iterations=fit.iterations,
@@ -227,6 +227,8 @@ class _Heads(NamedTuple):
     key: Float[Array, "heads head_dim dim"]
     scores: Float[np.ndarray, "prompt_tokens heads"]
     beta: float
+    noise_gap: float
+    """By how many nats EOS scores above all noise, in any head."""
 
 
 def _build_heads(
@@ -237,13 +239,12 @@ def _build_heads(
     convention: Convention,
 ) -> _Heads:
     """Build heads with scores β_h k_h·φ(z), with β_h large enough for a leak of at most 2⁻³⁰."""
-    vocabulary, eos = prompts.vocabulary, tokens[-1]
+    eos = tokens[-1]
     scale = math.sqrt(shape.head_dim) if convention.scaled_scores else 1.0
-    scores = tokens @ keys.T
-    gaps = scores[-1] - scores[vocabulary.first_noise : vocabulary.eos].max(axis=0)
+    gaps = _noise_gaps(tokens @ keys.T, prompts)
     if not (gaps > 0).all():
         raise FactmemError("a noise token has the same score as EOS: their embeddings coincide")
-    sharpness = _noise_gap(prompts) / gaps
+    sharpness = math.log(prompts.length / _MAX_LEAK) / gaps
     # A query with one entry: its product with φ(EOS) has one rounding, and scores stay accurate.
     entry = int(np.abs(eos).argmax())
     query_row = np.zeros_like(eos)
@@ -252,7 +253,17 @@ def _build_heads(
     query, key = rounded_to_integers(rank_one_heads(*rows, shape.head_dim), DEFAULT_WEIGHT_BITS)
     rows = np.asarray(key[:, 0], np.float64) * (np.asarray(query[:, 0], np.float64) @ eos)[:, None]
     scores = tokens @ rows.T / scale
-    return _Heads(query, key, scores, float(sharpness.max()))
+    return _Heads(
+        query, key, scores, float(sharpness.max()), float(_noise_gaps(scores, prompts).min())
+    )
+
+
+def _noise_gaps(
+    scores: Float[np.ndarray, "prompt_tokens heads"], prompts: PromptDistribution
+) -> Float[np.ndarray, " heads"]:
+    """Return by how much EOS scores above all noise in each head."""
+    vocabulary = prompts.vocabulary
+    return scores[-1] - scores[vocabulary.first_noise : vocabulary.eos].max(axis=0)
 
 
 # ---- assembly ------------------------------------------------------------------------------------
@@ -321,8 +332,3 @@ def _check_decodable(
             f"no output decodes to answer {hidden[0]}: its vector lies in the convex hull of the "
             f"other outputs; use a dim larger than {outputs.shape[1]}"
         )
-
-
-def _noise_gap(prompts: PromptDistribution) -> float:
-    """Return by how many nats a head must score EOS above all noise."""
-    return math.log(prompts.length / _MAX_LEAK)
