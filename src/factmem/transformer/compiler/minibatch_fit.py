@@ -286,7 +286,10 @@ class _Batches:
         positions = step * self.regular + np.arange(self.regular)
         epochs = positions // self.facts
         regular = np.concatenate(
-            [self._permutation(e)[positions[epochs == e] % self.facts] for e in np.unique(epochs)]
+            [
+                self._permutation(e)[positions[epochs == e] % self.facts]
+                for e in np.unique(epochs).tolist()
+            ]
         )
         if len(self.weak) == 0:
             return regular
@@ -295,7 +298,7 @@ class _Batches:
 
     def _permutation(self, epoch: int) -> Int[np.ndarray, " facts"]:
         if epoch != self._epoch:
-            rng = np.random.default_rng([*self.seed, 0, int(epoch)])
+            rng = np.random.default_rng([*self.seed, 0, epoch])
             self._epoch, self._order = epoch, rng.permutation(self.facts)
         return self._order
 
