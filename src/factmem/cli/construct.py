@@ -8,6 +8,7 @@ from cyclopts import Parameter
 
 from factmem._core.errors import FactmemError
 from factmem.cli.options import (
+    CheckpointOptions,
     EvaluationOptions,
     FactOptions,
     check_array_size,
@@ -53,6 +54,12 @@ class ConstructionOptions:
     """m, the width of the MLP; 0 means attention only (mlp and compiled)."""
     block_size: int | None = None
     """Number of tokens per head, or per group of heads for mlp (attention and mlp only)."""
+    embedding: Literal["gaussian", "sphere"] | None = None
+    """Distribution of the embeddings (compiled only; default gaussian). With many answers in
+    few dimensions only those on the sphere can all be decoded."""
+    time_limit: float | None = None
+    """Seconds after which the search for the smallest shape starts no further compilation (compiled
+    without a shape only)."""
 
     def check(self, method: Method) -> None:
         """Raise FactmemError if an option is invalid or missing for a method."""
@@ -98,11 +105,11 @@ class ConstructionOptions:
                 raise FactmemError(f"{flag(name)} cannot be used with {method}")
 
     def _check_attention(self) -> None:
-        self._reject("attention", "heads", "width")
+        self._reject("attention", "heads", "width", "embedding", "time_limit")
         self.require("attention", "dim", "head_dim")
 
     def _check_mlp(self) -> None:
-        self._reject("mlp", "heads")
+        self._reject("mlp", "heads", "embedding", "time_limit")
         dim, _, width = self.require("mlp", "dim", "head_dim", "width")
         check_positive(width=width)
         check_array_size(width, dim)
@@ -110,7 +117,11 @@ class ConstructionOptions:
     def _check_compiled(self) -> None:
         self._reject("compiled", "block_size")
         if (self.heads, self.head_dim, self.width) == (None, None, None):
+            if self.time_limit is not None and not self.time_limit >= 0:
+                raise FactmemError(f"--time-limit must be at least 0, got {self.time_limit:g}")
             return
+        if self.time_limit is not None:
+            raise FactmemError("--time-limit cannot be used with a shape")
         dim, heads, head_dim, width = self.require("compiled", "dim", "heads", "head_dim", "width")
         check_width(width)
         check_array_size(max(width, heads * head_dim), dim)
@@ -122,6 +133,7 @@ def construct(
     *,
     facts: FactOptions = FactOptions(),
     shape: ConstructionOptions = ConstructionOptions(),
+    checkpoint: CheckpointOptions = CheckpointOptions(),
     prompts: int = 8,
     evaluation: EvaluationOptions = EvaluationOptions(),
     output: OutputOptions = OutputOptions(),
@@ -142,6 +154,11 @@ def construct(
     evaluation.check()
     check_array_size(facts.min_tokens, max(shape.dim or 1, _MIN_DIM_FOR_LIMITS))
     shape.check(method)
+    checkpoint.check()
+    if checkpoint.checkpoint is not None and shape.shape(method) is None:
+        raise FactmemError("--checkpoint requires a shape: a search for the smallest has none")
+    if checkpoint.checkpoint is not None and method != "compiled":
+        raise FactmemError(f"--checkpoint cannot be used with {method}")
     from factmem.experiments.transformer_spec import TransformerSpec
 
     spec = TransformerSpec(
@@ -151,8 +168,9 @@ def construct(
         prompts=facts.prompt_spec(),
         seed=facts.seed,
     )
+    resumed = checkpoint.prepare()
     with progress(output, method, unit="iteration") as report:
-        result = spec.run(report)
+        result = spec.run(report, checkpoint=checkpoint.checkpoint)
     built = result.built
     sampled = result.instance.prompts.facts * prompts  # reports add the worst-case prompts
     with progress(output, "recall", sampled, unit="prompt") as report:
@@ -167,7 +185,7 @@ def construct(
         "min_relative_margin": recalled.min_relative_margin,
         **result.metrics,
         "status": result.status.label,
-        **({"probes": _probes(built.probes)} if method == "compiled" else {}),
+        **({"probes": _probes(built.probes), "resumed": resumed} if method == "compiled" else {}),
         "notes": list(built.notes),
         "seconds": result.seconds,
         "compile_seconds": result.compile_seconds,
@@ -182,7 +200,8 @@ def construct(
 def _method(method: Method, shape: ConstructionOptions) -> "TransformerMethod":
     build: Any = TRANSFORMER_METHODS[method]
     if method == "compiled":
-        return build(dim=shape.dim)
+        embedding = shape.embedding or "gaussian"
+        return build(dim=shape.dim, embedding=embedding, time_limit=shape.time_limit)
     return build(block_size=shape.block_size)
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from factmem.transformer import Shape, Transformer
 
 __all__ = [
+    "CheckpointOptions",
     "EvaluationOptions",
     "FactOptions",
     "RunOptions",
@@ -44,6 +45,41 @@ __all__ = [
 _MAX_SEED = 2**32 - 1
 _MAX_ARRAY_SIZE = 2**31
 _MAX_LENGTH = 2**20
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class CheckpointOptions:
+    """A file from which an interrupted computation continues."""
+
+    checkpoint: str | None = None
+    """File for checkpoints: after an interruption, the same command continues where it stopped."""
+    fresh: bool = False
+    """Start again even if the checkpoint exists."""
+
+    def check(self) -> None:
+        """Raise FactmemError if an option is invalid."""
+        if self.fresh and self.checkpoint is None:
+            raise FactmemError("--fresh requires --checkpoint")
+        if self.checkpoint is not None:
+            check_output_file("--checkpoint", self.checkpoint)
+
+    def prepare(self) -> bool:
+        """Delete the checkpoint if `fresh`, and return whether there is one to continue from.
+
+        Raises:
+            FactmemError: the file is not a checkpoint.
+        """
+        from factmem._core.checkpoint import Checkpoint, is_checkpoint
+
+        if self.checkpoint is None or not Path(self.checkpoint).exists():
+            return False
+        if not is_checkpoint(self.checkpoint):
+            name = printable(self.checkpoint, 200)
+            raise FactmemError(f"--checkpoint: '{name}' is not a factmem checkpoint")
+        if self.fresh:
+            Checkpoint.discard(self.checkpoint)
+        return not self.fresh
 
 
 @Parameter(name="*")

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from factmem._core.errors import FactmemError, printable
+from factmem._core.errors import FactmemError
 from factmem._core.threads import use_one_thread
 from factmem.cli.options import (
+    CheckpointOptions,
     EvaluationOptions,
     FactOptions,
     ShapeOptions,
@@ -98,10 +98,6 @@ class TrainingOptions:
 class FileOptions:
     """Files that are written."""
 
-    checkpoint: str | None = None
-    """File for checkpoints: after an interruption, the same command continues where it stopped."""
-    fresh: bool = False
-    """Start again even if the checkpoint exists."""
     out: str | None = None
     """File for the trained transformer (safetensors)."""
     plot: str | None = None
@@ -109,14 +105,10 @@ class FileOptions:
 
     def check(self) -> None:
         """Raise FactmemError if an option is invalid."""
-        if self.fresh and self.checkpoint is None:
-            raise FactmemError("--fresh requires --checkpoint")
         if self.plot is not None:
             check_plot_file("--plot", self.plot)
-        for name in ("checkpoint", "out"):
-            file = getattr(self, name)
-            if file is not None:
-                check_output_file(flag(name), file)
+        if self.out is not None:
+            check_output_file("--out", self.out)
 
 
 def train(
@@ -124,6 +116,7 @@ def train(
     shape: ShapeOptions,
     facts: FactOptions = FactOptions(),
     training: TrainingOptions = TrainingOptions(),
+    checkpoint: CheckpointOptions = CheckpointOptions(),
     files: FileOptions = FileOptions(),
     evaluation: EvaluationOptions = EvaluationOptions(),
     output: OutputOptions = OutputOptions(),
@@ -134,10 +127,9 @@ def train(
     all facts with new noise, with the weights at the end of training. The best accuracy, which
     the protocol compares with its criterion, is the largest at any check on 1024 fixed prompts.
     """
-    _check(shape, facts, training, files, evaluation)
+    _check(shape, facts, training, checkpoint, files, evaluation)
     if training.deterministic:
         use_one_thread()
-    from factmem._core.checkpoint import Checkpoint, is_checkpoint
     from factmem.experiments.transformer_methods.trained import Train
     from factmem.experiments.transformer_spec import TransformerSpec
 
@@ -149,15 +141,9 @@ def train(
         prompts=facts.prompt_spec(),
         seed=facts.seed,
     )
-    if files.checkpoint is not None and Path(files.checkpoint).exists():
-        if not is_checkpoint(files.checkpoint):
-            name = printable(files.checkpoint, 200)
-            raise FactmemError(f"--checkpoint: '{name}' is not a factmem checkpoint")
-        if files.fresh:
-            Checkpoint.discard(files.checkpoint)
-    resumed = files.checkpoint is not None and Path(files.checkpoint).exists()
+    resumed = checkpoint.prepare()
     with progress(output, training.protocol or "train", protocol.steps) as report:
-        result = spec.run(report, checkpoint=files.checkpoint)
+        result = spec.run(report, checkpoint=checkpoint.checkpoint)
     best, runs, table = result.built.best, result.built.runs, result.instance.table
     _write_files(files, best, runs, protocol, table)
     recalled = result.instance.recall_metrics(best.model)
@@ -191,6 +177,7 @@ def _check(
     shape: ShapeOptions,
     facts: FactOptions,
     training: TrainingOptions,
+    checkpoint: CheckpointOptions,
     files: FileOptions,
     evaluation: EvaluationOptions,
 ) -> None:
@@ -201,6 +188,7 @@ def _check(
     check_array_size(facts.min_tokens, shape.dim)
     check_array_size(training.batch_size or 1024, facts.min_tokens)
     evaluation.check()
+    checkpoint.check()
     files.check()
 
 

@@ -31,7 +31,7 @@ from factmem.transformer import (
     recall,
 )
 from factmem.transformer.compiler.fit import FitData, FittedWeights, balance, model_outputs
-from factmem.transformer.compiler.smallest import default_dim
+from factmem.transformer.compiler.shapes import default_dim
 
 TABLE = FactTable.random(8, 8, 3, seed=0)
 PROMPTS = PromptDistribution.from_table(TABLE)

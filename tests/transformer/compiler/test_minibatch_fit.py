@@ -177,7 +177,7 @@ def test_interrupted_fit_goes_on_as_if_nothing_had_happened(tmp_path, monkeypatc
 
 
 def compile_table(sizes, shape, monkeypatch, seed=0):
-    monkeypatch.setattr("factmem.transformer.compiler.compiler._MAX_FULL_BATCH_FACTS", 0)
+    monkeypatch.setattr("factmem.transformer.compiler.compiler.MAX_FULL_BATCH_FACTS", 0)
     prompts = PromptDistribution.from_table(FactTable.random(*sizes, seed=seed))
     embedding_key, key = jr.split(jr.key(seed))
     phi = Embeddings.draw(shape.dim, prompts.vocabulary, EXPERIMENT_CONVENTION, key=embedding_key)

@@ -1,7 +1,7 @@
 """The compiler: weights fitted to the facts, with a certificate."""
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from factmem.experiments.transformer_methods import TransformerMethod, register_transformer_method
 
@@ -20,15 +20,27 @@ class Compile(TransformerMethod):
 
     Args:
         dim: d of the smallest shape; searched for by default. Only used without a shape.
+        embedding: the distribution of the embeddings. On the sphere every answer can be decoded;
+            of many Gaussian vectors in few dimensions some cannot.
+        time_limit: seconds after which the search for the smallest shape begins no further
+            compilation. Only used without a shape.
     """
 
     dim: int | None = None
+    embedding: Literal["gaussian", "sphere"] = "gaussian"
+    time_limit: float | None = None
 
     def draw_embeddings(self, dim: int, vocabulary: Any, key: Any) -> Any:
-        """Draw embeddings by the convention of the experiments."""
-        from factmem.transformer import EXPERIMENT_CONVENTION, Embeddings
+        """Draw embeddings by the convention of the experiments, or on the sphere."""
+        from factmem.transformer import Embeddings
 
-        return Embeddings.draw(dim, vocabulary, EXPERIMENT_CONVENTION, key=key)
+        return Embeddings.draw(dim, vocabulary, self._convention, key=key)
+
+    @property
+    def _convention(self) -> Any:
+        from factmem.transformer import EXPERIMENT_CONVENTION
+
+        return replace(EXPERIMENT_CONVENTION, embedding=self.embedding)
 
     def build(
         self, instance: Any, shape: Any, *, report: Any = None, checkpoint: str | None = None
@@ -39,10 +51,20 @@ class Compile(TransformerMethod):
         def embeddings(dim: int) -> Any:
             return self.draw_embeddings(dim, instance.vocabulary, instance.start_key)
 
-        key, prompts = instance.method_key, instance.prompts
+        prompts = instance.prompts
+        options: Any = {"key": instance.method_key, "convention": self._convention}
         if shape is None:
-            return compile_smallest(prompts, embeddings, self.dim, key=key, report=report)
-        return compile_facts(prompts, embeddings(shape.dim), shape, key=key, report=report)
+            return compile_smallest(
+                prompts,
+                embeddings,
+                self.dim,
+                report=report,
+                time_limit=self.time_limit,
+                **options,
+            )
+        return compile_facts(
+            prompts, embeddings(shape.dim), shape, report=report, checkpoint=checkpoint, **options
+        )
 
     @property
     def expected_steps(self) -> float:
@@ -51,9 +73,18 @@ class Compile(TransformerMethod):
 
     def config(self) -> dict[str, Any]:
         """Return the method as JSON data; the entry `dim` belongs to the shape."""
-        return {"method": self.name, "smallest_dim": self.dim}
+        return {
+            "method": self.name,
+            "smallest_dim": self.dim,
+            "embedding": self.embedding,
+            "time_limit": self.time_limit,
+        }
 
     @classmethod
     def from_config(cls, config: Any) -> "Compile":
         """Return the method with the options in `config`."""
-        return cls(dim=config["smallest_dim"])
+        return cls(
+            dim=config["smallest_dim"],
+            embedding=config["embedding"],
+            time_limit=config["time_limit"],
+        )

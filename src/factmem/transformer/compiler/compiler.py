@@ -35,6 +35,7 @@ from factmem.facts.prompts import PromptDistribution
 from factmem.memories.decoding import decodable
 from factmem.memories.precision import rounded_to_integers
 from factmem.transformer.certificate import Certificate, certify
+from factmem.transformer.compiler.cost import check_memory
 from factmem.transformer.compiler.fit import (
     FitData,
     FittedWeights,
@@ -44,6 +45,7 @@ from factmem.transformer.compiler.fit import (
 )
 from factmem.transformer.compiler.keys import choose_keys, draw_keys
 from factmem.transformer.compiler.minibatch_fit import Schedule, fit_in_batches
+from factmem.transformer.compiler.shapes import MAX_FULL_BATCH_FACTS
 from factmem.transformer.constructions.construction import (
     ConstructionResult,
     check_head_dim,
@@ -60,8 +62,6 @@ _MAX_HEADS = 10_000
 _MAX_LEAK = 2.0**-16
 """Largest attention to noise. 2⁻³⁰ needs keys 1.7 times as sharp, and then rounding errors of the
 scores count more than noise does now: 156 instead of 93 of 9,646 facts were not certified."""
-_MAX_FULL_BATCH_FACTS = 2000
-"""Larger tables are fitted by minibatches."""
 
 
 class CompileStatus(Status):
@@ -139,8 +139,9 @@ def compile_facts(
         and `certificate.certified_accuracy` is the fraction of certified facts.
 
     Raises:
-        FactmemError: d_h exceeds d, the weights have fewer bits than the facts, no key scores all
-            noise below EOS, the heads cannot distinguish all facts, or an answer cannot be decoded.
+        FactmemError: d_h exceeds d, the weights have fewer bits than the facts, the compilation
+            does not fit into memory, no key scores all noise below EOS, the heads cannot
+            distinguish all facts, or an answer cannot be decoded.
 
     Examples:
         >>> import jax.random as jr
@@ -152,12 +153,13 @@ def compile_facts(
         ('certified', 1.0)
     """
     _check(prompts, embeddings, shape)
+    check_memory(prompts, shape)
     # The certificate is about float32, so weights are float32, whatever jax's default.
     embeddings = jax.tree.map(_float32, embeddings)
     rng = np.random.default_rng(np.asarray(jr.key_data(key)).ravel())
     tokens = np.asarray(embeddings.tokens, np.float64)[: prompts.vocabulary.prompt_tokens]
     _check_decodable(prompts, embeddings, convention)
-    large = prompts.facts > _MAX_FULL_BATCH_FACTS
+    large = prompts.facts > MAX_FULL_BATCH_FACTS
     keys = (draw_keys if large else choose_keys)(tokens, prompts, shape.heads, rng=rng)
     heads = _build_heads(keys, tokens, prompts, shape, convention)
     data = _fit_data(heads, tokens, prompts, embeddings, convention)

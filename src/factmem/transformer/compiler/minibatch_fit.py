@@ -40,7 +40,7 @@ from factmem.transformer.compiler.fit import (
     model_outputs,
 )
 
-__all__ = ["Schedule", "fit_in_batches", "hardest_answers", "orthogonalize"]
+__all__ = ["Schedule", "fit_in_batches", "hardest_answers", "orthogonalize", "sampled_answers"]
 
 _LEARNING_RATE = 1e-2
 """At 9,646 facts and 0.83 bits a parameter, 60 epochs left 180 facts wrong with 1e-2, 488 with 5e-3
@@ -234,7 +234,7 @@ def _run_round(
     saver: "_Saver",
 ) -> _Progress:
     """Take the steps of one round that are left."""
-    answers, sampled = len(data.outputs), _sampled_answers(len(data.outputs))
+    answers, sampled = len(data.outputs), sampled_answers(len(data.outputs))
     state, steps = progress.state, _steps_of_round(records, len(data.known), schedule)
     batches = _Batches(len(data.known), np.flatnonzero(progress.weak), schedule, seed, records)
     parameters = sum(leaf.size for leaf in jax.tree.leaves(state.weights))
@@ -437,7 +437,7 @@ def _initial_state(weights: FittedWeights) -> _State:
     return _State(weights, zeros, zeros.mlp_bias, jnp.zeros((), jnp.int32))
 
 
-def _sampled_answers(answers: int) -> int:
+def sampled_answers(answers: int) -> int:
     """Return how many random answers a step draws; all of them if they are few."""
     if answers <= _ALL_ANSWERS:
         return answers

@@ -1,12 +1,10 @@
 """Search for the smallest transformer into which a table can be compiled.
 
-Few dimensions, many heads with d_h = 1 and a wide MLP store the most facts per parameter: queries
-and keys need only one dimension, while the MLP reads and writes all d. So d_h is 1, the number of
-heads follows from the number of tokens, and the search is over the width, and over d if it is not
-given.
+The search begins with the rule of `shapes.py` and goes over the width; if the table is small and d is
+not given, also over d.
 """
 
-import math
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -22,17 +20,21 @@ from factmem.transformer.compiler.compiler import (
     Probe,
     compile_facts,
 )
+from factmem.transformer.compiler.shapes import MAX_FULL_BATCH_FACTS, default_dim, shape_with
 from factmem.transformer.convention import EXPERIMENT_CONVENTION, Convention
 from factmem.transformer.model import Embeddings
 from factmem.transformer.shape import Shape
 
-__all__ = ["compile_smallest", "default_dim", "default_heads"]
+__all__ = ["compile_smallest"]
 
 _INITIAL_DENSITY = 0.23
 """Facts per parameter of the first shape."""
 _MIN_DENSITY = 0.02
 _SHRINK, _GROW = 0.97, 1.08
 """The factors of the number of parameters after a success and after a failure."""
+_LARGE_LOAD, _LARGE_SHRINK, _LARGE_GROW = 0.7, 0.85, 1.25
+"""The same for large tables, where a compilation takes minutes, and the bits per parameter of the
+first shape."""
 
 
 def compile_smallest(
@@ -43,16 +45,18 @@ def compile_smallest(
     key: Key[Array, ""],
     convention: Convention = EXPERIMENT_CONVENTION,
     report: Report | None = None,
+    time_limit: float | None = None,
 ) -> CompileResult:
     """Compile into smaller and smaller shapes until one does not certify every fact.
 
     Args:
         prompts: the facts, the noise tokens and the prompt length.
         draw_embeddings: returns the embedding tables for a dimension d.
-        dim: d; by default the search tries three values that suit the table.
+        dim: d; by default the search tries three values for a small table, one for a large one.
         key: random key of the compiler.
         convention: see `compile_facts`.
         report: called with the progress of each compilation, and its shape as text.
+        time_limit: seconds after which no further compilation begins, once a shape is certified.
 
     Returns:
         The transformer with the fewest parameters that certifies every fact. Its `probes` are all
@@ -61,6 +65,9 @@ def compile_smallest(
     Raises:
         FactmemError: no shape with up to 50 parameters per fact certifies every fact.
     """
+    large = prompts.facts > MAX_FULL_BATCH_FACTS
+    shrink, grow = (_LARGE_SHRINK, _LARGE_GROW) if large else (_SHRINK, _GROW)
+    start = time.monotonic()
     probes: list[Probe] = []
     best: CompileResult | None = None
     last_error: FactmemError | None = None
@@ -76,25 +83,34 @@ def compile_smallest(
         probes.append(Probe(shape, result.certificate.certified_accuracy))
         return result if result.status is CompileStatus.CERTIFIED else None
 
+    def is_late() -> bool:
+        return time_limit is not None and time.monotonic() - start > time_limit
+
     def search(parameters: float, embeddings: Embeddings) -> CompileResult | None:
         """Shrink the shape while it is certified; if none has been yet, grow it first."""
         dim = embeddings.dim
-        result = attempt(_shape(dim, parameters, prompts), embeddings)
+        result = attempt(shape_with(parameters, dim, prompts), embeddings)
         while result is None and best is None and parameters < prompts.facts / _MIN_DENSITY:
-            parameters *= _GROW
-            result = attempt(_shape(dim, parameters, prompts), embeddings)
+            parameters *= grow
+            result = attempt(shape_with(parameters, dim, prompts), embeddings)
         smallest = None
         while result is not None:
             smallest, shape = result, result.model.shape
-            width = min(_shape(dim, _SHRINK * shape.parameters, prompts).width, shape.width - 1)
+            if is_late():
+                break
+            width = min(shape_with(shrink * shape.parameters, dim, prompts).width, shape.width - 1)
             result = attempt(replace(shape, width=width), embeddings) if width >= 0 else None
         return smallest
 
     for d in _default_dims(prompts) if dim is None else (dim,):
-        if best is None:
-            parameters = prompts.facts / _INITIAL_DENSITY
+        if best is not None:
+            if is_late():
+                break
+            parameters = shrink * best.model.shape.parameters
+        elif large:
+            parameters = prompts.table.association_bits / _LARGE_LOAD
         else:
-            parameters = _SHRINK * best.model.shape.parameters
+            parameters = prompts.facts / _INITIAL_DENSITY
         try:
             best = search(parameters, draw_embeddings(d)) or best
         except FactmemError as error:  # for this dimension, whatever the width
@@ -110,26 +126,11 @@ def compile_smallest(
     )
 
 
-def default_dim(prompts: PromptDistribution) -> int:
-    """Return a d that suits the number of subjects and relations: 14 for 32, 17 for 60."""
-    return round(1.6 * math.sqrt(prompts.vocabulary.first_noise) + 4.5)
-
-
-def default_heads(prompts: PromptDistribution, dim: int) -> int:
-    """Return how many heads distinguish the facts; with a larger d fewer are enough."""
-    factor = min(1.0, math.sqrt(default_dim(prompts) / dim))
-    return max(4, round(2.6 * factor * math.sqrt(prompts.vocabulary.first_noise)))
-
-
 def _default_dims(prompts: PromptDistribution) -> tuple[int, ...]:
     dim = default_dim(prompts)
+    if prompts.facts > MAX_FULL_BATCH_FACTS:
+        return (dim,)
     return dim, dim + 3, max(2, dim - 2)
-
-
-def _shape(dim: int, parameters: float, prompts: PromptDistribution) -> Shape:
-    """Return the shape with d_h = 1 and about this number of parameters."""
-    heads = default_heads(prompts, dim)
-    return Shape(dim, heads, 1, max(0, round(parameters / (2 * dim) - 2 * heads)))
 
 
 def _describe(shape: Shape) -> str:
