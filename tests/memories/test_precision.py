@@ -20,6 +20,7 @@ from factmem.memories import (
     noisy,
     optimal_linear_memory,
     rounded,
+    rounded_to_integers,
     rounded_to_multiples,
 )
 
@@ -36,6 +37,24 @@ def test_rounds_to_the_nearest_level(seed, bits):
     assert np.abs(result - weights).max() <= step / 2 * (1 + 1e-6) + 2e-7 * largest
     assert np.abs(levels - np.round(levels)).max() < 1e-6 * 2**bits + 1e-6
     assert np.abs(result).max() == pytest.approx(largest)
+
+
+@given(seed=st.integers(0, 10**6), bits=st.integers(2, 24))
+def test_integers_have_one_scale_and_keep_zero(seed, bits):
+    weights = np.random.default_rng(seed).normal(size=(4, 4)).astype(np.float32)
+    weights[1, 2] = 0.0
+    result = np.asarray(rounded_to_integers(LinearMemory(jnp.asarray(weights)), bits).matrix, float)
+    largest = np.abs(weights).max().astype(float)
+    step = largest / (2 ** (bits - 1) - 1)
+    assert np.abs(result - weights).max() <= step / 2 * (1 + 1e-6) + 2e-7 * largest
+    assert np.abs(result / step - np.round(result / step)).max() < 1e-6 * 2**bits + 1e-6
+    assert np.abs(result).max() == pytest.approx(largest)
+    assert result[1, 2] == 0.0
+
+
+def test_integers_need_two_bits():
+    with pytest.raises(FactmemError, match="bits must be from 2 to 24, got 1"):
+        rounded_to_integers(LinearMemory(jnp.ones((2, 2))), 1)
 
 
 def test_one_bit_keeps_the_signs():

@@ -304,6 +304,21 @@ def test_search_raises_if_no_shape_is_certified(fake_compiler):
         compile_smallest(PROMPTS, draw_embeddings, 5, key=jr.key(0))
 
 
+def test_search_begins_nothing_after_its_time_limit(fake_compiler):
+    fake_compiler(lambda dim: 0)
+    best = compile_smallest(PROMPTS, draw_embeddings, key=jr.key(0), time_limit=0.0)
+    assert len(best.probes) == 1
+    assert best.model.shape == best.probes[0].shape
+
+
+def test_search_of_large_tables_takes_larger_steps(fake_compiler, monkeypatch):
+    monkeypatch.setattr("factmem.transformer.compiler.smallest.MAX_FULL_BATCH_FACTS", 0)
+    monkeypatch.setattr("factmem.transformer.compiler.shapes.MAX_FULL_BATCH_FACTS", 0)
+    fake_compiler(lambda dim: 400)
+    best = compile_smallest(PROMPTS, draw_embeddings, 4, key=jr.key(0))
+    assert 400 <= best.model.shape.parameters <= 1.25 * 400
+
+
 def test_search_finds_the_smallest_shape_of_a_small_table():
     prompts = PromptDistribution.from_table(FactTable.random(4, 4, 2))
     keys = jr.split(jr.key(0))

@@ -14,6 +14,7 @@ from factmem.transformer.compiler.keys import (
     _center_in_cell,
     _repair,
     choose_keys,
+    draw_keys,
     nearest_key,
     widest_key,
 )
@@ -128,3 +129,25 @@ def test_rejects_noise_or_facts_that_cannot_be_separated():
         choose_keys(surrounded, PROMPTS, 4, rng=np.random.default_rng(0))
     with pytest.raises(FactmemError, match="no choice of 1 key distinguishes"):
         choose_keys(tokens_of(16), PROMPTS, 1, rng=np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(("dim", "heads", "noise"), [(16, 16, 18), (16, 24, 60), (32, 16, 18)])
+def test_drawn_keys_score_noise_below_eos_and_cover_all_tokens(dim, heads, noise):
+    prompts = PromptDistribution.from_table(FactTable.random(10, 8, 4, seed=1), noise=noise)
+    tokens = tokens_of(dim, prompts=prompts)
+    keys = draw_keys(tokens, prompts, heads, rng=np.random.default_rng(0))
+    np.testing.assert_allclose(np.linalg.norm(keys, axis=1), 1.0)
+    scores = tokens @ keys.T
+    vocabulary = prompts.vocabulary
+    assert (scores[vocabulary.first_noise : vocabulary.eos] < scores[-1]).all()
+    covered = (scores[: vocabulary.first_noise] > scores[-1]).sum(axis=1)
+    assert covered.min() >= 1
+    assert np.median(covered) >= heads / 8
+
+
+def test_drawn_keys_reject_noise_around_eos():
+    vocabulary = PROMPTS.vocabulary
+    surrounded = tokens_of(4)
+    surrounded[-1] = surrounded[vocabulary.first_noise : vocabulary.eos].mean(axis=0)
+    with pytest.raises(FactmemError, match="no head can ignore the noise: with dim = 4 no key"):
+        draw_keys(surrounded, PROMPTS, 4, rng=np.random.default_rng(0))

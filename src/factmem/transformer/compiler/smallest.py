@@ -1,7 +1,7 @@
 """Search for the smallest transformer into which a table can be compiled.
 
-The search begins with the rule of `shapes.py` and goes over the width; if the table is small and d is
-not given, also over d.
+The search begins with the rule of `shapes.py` and goes over the width. For small tables it also goes
+over d, if d is not given.
 """
 
 import time
