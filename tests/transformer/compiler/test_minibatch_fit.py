@@ -31,7 +31,7 @@ from factmem.transformer.compiler.minibatch_fit import (
     orthogonalize,
 )
 
-RECORDS = _Records(0, 0, 1, 1e-2, 0)
+RECORDS = _Records(0, 0, 1, 1e-2, 0, 0)
 
 
 def random_data(seed, facts=30, tokens=9, heads=3, dim=5, answers=12):

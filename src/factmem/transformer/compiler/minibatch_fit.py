@@ -54,8 +54,9 @@ _MLP_OUT_RATE = 5.0
 _LOGIT_SCALE = 0.1
 """Logits have about this standard deviation times √d at the start. At 27,430 facts 40 epochs left 4
 facts wrong with 0.1 and 68 with 0.3."""
-_MARGIN_FACTOR = 1.5
-"""The margin that facts need in a finish, relative to what the last certificate took off."""
+_MARGIN_FACTOR, _MARGIN_STEP = 1.5, 0.5
+"""The margin that facts need in a finish, relative to what the last certificate took off, and its
+increase from finish to finish: each changes what the next certificate takes off."""
 _ALL_ANSWERS = 1024
 """Up to this number of answers the cross-entropy is over all of them."""
 _MIN_SAMPLED, _MAX_SAMPLED = 512, 2048
@@ -80,14 +81,16 @@ class Schedule:
         max_rounds: the number of rounds after which the fit gives up.
         finish_epochs: passes in a round that follows when few facts are left.
         finish_rate: the learning rate of such a round, relative to that of the first.
+        finish_decay: the factor of that rate from one such round to the next.
         few: the fraction of facts not certified below which they are few.
     """
 
     batch_size: int
     epochs: int
-    max_rounds: int = 6
+    max_rounds: int = 8
     finish_epochs: int = 15
     finish_rate: float = 0.3
+    finish_decay: float = 0.6
     few: float = 0.1
 
     @classmethod
@@ -128,6 +131,8 @@ class _Records(NamedTuple):
     rate: float
     fewest: int
     """The number of facts that `best` does not certify."""
+    finishes: int
+    """The number of rounds so far in which few facts were left."""
 
 
 def fit_in_batches(
@@ -161,7 +166,7 @@ def fit_in_batches(
     state = _initial_state(jax.tree.map(_device_array, start))
     nothing = np.zeros(facts, np.float32)
     progress = _Progress(state, state.weights, np.zeros(facts, bool), nothing)
-    records = _Records(0, 0, schedule.epochs, _LEARNING_RATE, facts + 1)
+    records = _Records(0, 0, schedule.epochs, _LEARNING_RATE, facts + 1, 0)
     saver = _Saver(checkpoint, digest(start, data, seed, repr(schedule)) if checkpoint else "")
     progress, records = saver.load(progress, records)
     while records.round < schedule.max_rounds:
@@ -173,7 +178,8 @@ def fit_in_batches(
         count = int(weak.sum())
         if count < records.fewest:
             progress = progress._replace(best=weights)
-        required, wrong = _required_margins(weights, balanced, certified, data)
+        factor = _MARGIN_FACTOR + _MARGIN_STEP * records.finishes
+        required, wrong = _required_margins(weights, balanced, certified, data, factor)
         records = _next_round(records, count, wrong, facts, schedule)
         if count == 0:
             return WeightsFit(progress.best, records.steps_before, FitStatus.CONDITION_MET)
@@ -191,8 +197,9 @@ def _required_margins(
     balanced: FittedWeights,
     certified: Float[np.ndarray, " facts"],
     data: FitData,
+    factor: float,
 ) -> tuple[Float[np.ndarray, " facts"], int]:
-    """Return a little more than the margin that each certificate takes off, for these weights.
+    """Return a multiple of the margin that each certificate takes off, for these weights.
 
     The number is that of facts that are wrong even without noise and rounding errors.
     """
@@ -201,7 +208,7 @@ def _required_margins(
     _, balanced_margins = hardest_answers(jax.tree.map(_device_array, balanced), data, rng=rng)
     ratio = np.linalg.norm(margins) / max(float(np.linalg.norm(balanced_margins)), 1e-30)
     lost = np.where(np.isfinite(certified), balanced_margins - certified, 0.0)
-    required = _MARGIN_FACTOR * ratio * np.maximum(lost, 0.0)
+    required = factor * ratio * np.maximum(lost, 0.0)
     return required.astype(np.float32), int(np.sum(~(margins > 0)))
 
 
@@ -209,15 +216,23 @@ def _next_round(
     records: _Records, count: int, wrong: int, facts: int, schedule: Schedule
 ) -> _Records:
     """Return the plan of the next round, if `count` facts are not certified and `wrong` wrong."""
+    finishes = records.finishes
     if count <= schedule.few * facts:
-        epochs, rate = schedule.finish_epochs, schedule.finish_rate
+        epochs = schedule.finish_epochs
+        rate = schedule.finish_rate * schedule.finish_decay**finishes
+        finishes += 1
     elif wrong <= schedule.few * facts:
         epochs, rate = max(schedule.finish_epochs, round(0.5 * schedule.epochs)), 1.0
     else:
         epochs, rate = round(1.5 * schedule.epochs), 1.0
-    steps = records.steps_before + _steps_of_round(records, facts, schedule)
-    fewest = min(records.fewest, count)
-    return _Records(records.round + 1, steps, epochs, _LEARNING_RATE * rate, fewest)
+    return _Records(
+        round=records.round + 1,
+        steps_before=records.steps_before + _steps_of_round(records, facts, schedule),
+        epochs=epochs,
+        rate=_LEARNING_RATE * rate,
+        fewest=min(records.fewest, count),
+        finishes=finishes,
+    )
 
 
 def _steps_of_round(records: _Records, facts: int, schedule: Schedule) -> int:

@@ -31,7 +31,7 @@ def suggest_shape(prompts: PromptDistribution, load: float | None = None) -> Sha
     Examples:
         >>> from factmem.facts import FactTable, PromptDistribution
         >>> suggest_shape(PromptDistribution.from_table(FactTable.random(30, 30, 8)))
-        Shape(dim=17, heads=20, head_dim=1, width=137)
+        Shape(dim=17, heads=20, head_dim=1, width=135)
     """
     small = prompts.facts <= MAX_FULL_BATCH_FACTS
     if load is None:

@@ -1,7 +1,7 @@
 """Search for the smallest transformer into which a table can be compiled.
 
-The search begins with the rule of `shapes.py` and goes over the width. For small tables it also goes
-over d, if d is not given.
+The search begins with the rule of `shapes.py` and goes over the width; for small tables also over
+d, if it is not given.
 """
 
 import time
