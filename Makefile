@@ -7,7 +7,7 @@ STAMP := $(VENV)/.factmem-installed
 DOCS_STAMP := $(VENV)/.factmem-docs-installed
 PIP := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help reproduce test nightly browser lint format bench bench-memories bench-scaling bench-compiler bench-protocols bench-capacity bench-dynamics bench-bounds bench-smallest docs clean
+.PHONY: help reproduce test nightly browser lint format bench bench-memories bench-scaling bench-compiler bench-large-tables bench-protocols bench-capacity bench-dynamics bench-bounds bench-smallest docs clean
 
 help:
 	@echo 'make reproduce  every figure and claim of the paper, and a report: reproduction/report.html'
@@ -17,6 +17,7 @@ help:
 	@echo 'make bench-memories  parameters that each memory needs, into benchmarks/memories.md; resumes'
 	@echo 'make bench-scaling   how Theorems 3 and 4 grow with the facts, into benchmarks/scaling.md; resumes'
 	@echo 'make bench-compiler  facts per parameter of the compiler, into benchmarks/compiler.md; resumes'
+	@echo 'make bench-large-tables  time and memory of the compiler, into benchmarks/large_tables.md; resumes (TABLES=folder)'
 	@echo 'make bench-protocols  facts that training stores by each protocol, and hard noise, into benchmarks/; resumes'
 	@echo 'make bench-capacity  facts that shapes store, and the early stopping rule, into benchmarks/; resumes'
 	@echo 'make bench-dynamics  maps of the stages of training, into docs/dynamics/; resumes'
@@ -80,6 +81,9 @@ bench-scaling: $(STAMP)
 bench-compiler: $(STAMP)
 	$(BIN)/python benchmarks/compiler.py
 
+bench-large-tables: $(STAMP)
+	$(BIN)/python benchmarks/large_tables.py $(if $(TABLES),--tables $(TABLES))
+
 bench-protocols: $(STAMP)
 	$(BIN)/python benchmarks/protocols.py
 	$(BIN)/python benchmarks/hard_noise.py
@@ -95,7 +99,7 @@ bench-bounds: $(STAMP)
 	$(BIN)/python benchmarks/bounds.py
 
 bench-smallest: $(STAMP)
-	for name in bounds capacity compiler dynamics early_stopping forms hard_noise memories protocols scaling training vocabularies; do \
+	for name in bounds capacity compiler dynamics early_stopping forms hard_noise large_tables memories protocols scaling training vocabularies; do \
 		echo "$$name:"; $(BIN)/python benchmarks/$$name.py --smallest || exit 1; \
 	done
 
