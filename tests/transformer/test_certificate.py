@@ -35,6 +35,7 @@ from factmem.transformer.certificate import (
     _Ball,
     _Bounds,
     _Interval,
+    _linearized_error,
     _log_noise_weight,
     _margins_by_entry,
     _margins_by_norm,
@@ -401,6 +402,30 @@ def test_mlp_bound_contains_all_corners_of_its_input(seed, convention):
         )
         assert (np.abs(outputs - result.center) <= result.error).all()
         assert (np.linalg.norm(outputs - result.center, axis=1) <= result.radius).all()
+
+
+@given(st.integers(0, 10**6), st.sampled_from([THEORY_CONVENTION, EXPERIMENT_CONVENTION]))
+def test_linearized_bound_contains_all_corners_and_is_tight_for_small_errors(seed, convention):
+    rng = np.random.default_rng(seed)
+    matrices = [rng.normal(size=size) for size in ((4, 3), (3, 5), (5, 3))]
+    output, mlp_in, mlp_out = map(_Matrix.of, matrices)
+    bias = rng.normal(size=5) if convention.mlp_bias else None
+    for size, exact in ((0.3, False), (1e-4, True)):
+        attended = random_ball(seed, (3, 4), size)
+        error = _linearized_error(attended, output, (mlp_in, bias, mlp_out))
+
+        def outputs(attended):
+            x = attended @ matrices[0]
+            pre = x @ matrices[1] + (0.0 if bias is None else bias[None, :])
+            return x + np.maximum(pre, 0) @ matrices[2], pre
+
+        center, pre = outputs(attended.center)
+        moves = [outputs(attended.center + signs * attended.error)[0] - center for signs in corners]
+        largest = np.max(np.abs(moves), axis=0)
+        assert (largest <= error).all()
+        if exact:  # no neuron changes its state: the corners attain the bound, but for rounding
+            certain = (np.abs(pre) > 0.05).all(axis=1)
+            np.testing.assert_allclose(error[certain], largest[certain], rtol=0.1, atol=2e-5)
 
 
 @given(st.integers(0, 10**6))

@@ -208,7 +208,9 @@ def _required_margins(
     _, balanced_margins = hardest_answers(jax.tree.map(_device_array, balanced), data, rng=rng)
     ratio = np.linalg.norm(margins) / max(float(np.linalg.norm(balanced_margins)), 1e-30)
     lost = np.where(np.isfinite(certified), balanced_margins - certified, 0.0)
-    required = factor * ratio * np.maximum(lost, 0.0)
+    required = factor * np.maximum(lost, 0.0)
+    # Facts that are certified need no more than they have.
+    required = np.where(certified > 0, np.minimum(required, balanced_margins), required) * ratio
     return required.astype(np.float32), int(np.sum(~(margins > 0)))
 
 
