@@ -438,6 +438,11 @@ def _linearized_error(attended: _Ball, output: _Matrix, mlp: _MLP) -> np.ndarray
     rounding = _product_rounding(x, mlp_in, x.error @ mlp_in.absolute)
     if bias is not None:
         rounding = rounding + _gamma(2) * (np.abs(preactivation.center) + preactivation.error)
+    # Products of O and W are known exactly: errors of a head reach a neuron by one number.
+    direct = attended.error @ np.abs(output.entries @ mlp_in.entries)
+    direct = (direct + x_rounding @ mlp_in.absolute + rounding) * _WIDENING
+    error = np.fmin(direct, preactivation.error)
+    preactivation = _Ball.around(preactivation.center, error, preactivation.radius)
     hidden = _hidden(preactivation)
     change = _product_rounding(hidden, mlp_out, hidden.error @ mlp_out.absolute)
     result = x.center + hidden.center @ mlp_out.entries
