@@ -37,8 +37,10 @@ from results import Metrics, SequentialTasks, ThisProcess, open_results, option_
 PAGE = Path(__file__).with_suffix(".md")
 LOADS = {30: 0.4, 60: 0.4, 120: 0.4, 240: 0.4}
 """Bits per parameter of the random tables, by S = R."""
-REAL = {"relations-factual": 1.0, "lama-trex": 0.9, "airports": 0.55}
+REAL = {"relations-factual": 1.0, "lama-trex": 0.9, "airports": 0.65}
 PROMPTS = 10**5
+SEED = 100
+"""No setting of the compiler was chosen with this seed; they were with seed 0."""
 AIRPORT_COLUMNS = ("name", "city", "subd", "country", "tz", "icao", "elevation")
 ADAM_RATES = (1e-3, 3e-3, 1e-2)
 
@@ -134,16 +136,16 @@ ADAM = Experiment("compiler growth, Adam", 1, measure_adam)
 def cases(options: Any) -> list[dict[str, Any]]:
     """Return the cases that can run here."""
     chosen: list[dict[str, Any]] = [
-        {"name": f"S = R = {size}", "size": size, "folder": None, "load": load, "seed": 0}
+        {"name": f"S = R = {size}", "size": size, "folder": None, "load": load, "seed": SEED}
         for size, load in LOADS.items()
     ]
     folder = options.tables
     for name, load in REAL.items():
         if folder is not None and (folder / f"{name}.csv").exists():
             case = {"name": name, "size": None, "folder": str(folder.resolve())}
-            chosen.append({**case, "load": load, "seed": 0})
+            chosen.append({**case, "load": load, "seed": SEED})
     if options.smallest:
-        return [{"name": "S = R = 12", "size": 12, "folder": None, "load": 0.3, "seed": 0}]
+        return [{"name": "S = R = 12", "size": 12, "folder": None, "load": 0.3, "seed": SEED}]
     return [case for case in chosen if options.only in (None, case["name"])]
 
 

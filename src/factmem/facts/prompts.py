@@ -1,7 +1,7 @@
 """Prompts: one subject, one relation, noise tokens, and EOS at the end."""
 
 import operator
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -11,22 +11,18 @@ from jaxtyping import Array, Float, Int, Key, Num, UInt32
 
 from factmem._core.errors import FactmemError
 from factmem.facts.table import MISSING, FactTable
-from factmem.facts.vocabulary import Vocabulary
+from factmem.facts.vocabulary import PromptForm, Vocabulary
 
 __all__ = [
     "ActiveSizes",
     "PromptBatch",
     "PromptContent",
     "PromptDistribution",
-    "PromptForm",
     "SplitPrompts",
     "TokenPrompts",
     "count_tokens",
     "fact_probabilities",
 ]
-
-PromptForm = Literal["counts", "split", "tokens"]
-"""How prompts are represented: token counts, `SplitPrompts`, or tokens in order."""
 
 _MAX_STRATIFIED = 46_340
 """The square root of the largest signed 32-bit number."""

@@ -2,10 +2,14 @@
 
 import operator
 from dataclasses import dataclass
+from typing import Literal
 
 from factmem._core.errors import FactmemError
 
-__all__ = ["Vocabulary"]
+__all__ = ["PromptForm", "Vocabulary"]
+
+PromptForm = Literal["counts", "split", "tokens"]
+"""How prompts are represented: token counts, `SplitPrompts`, or tokens in order."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from factmem.facts.vocabulary import Vocabulary
-from factmem.transformer.prompt_forms import choose_prompt_form
+from factmem.transformer.prompt_form_rule import choose_prompt_form
 from factmem.transformer.shape import Shape
 
 __all__ = ["MatrixProduct", "step_flops", "step_products"]

@@ -19,17 +19,18 @@ from factmem.facts.prompts import (
     PromptBatch,
     PromptContent,
     PromptDistribution,
-    PromptForm,
     SplitPrompts,
     TokenPrompts,
 )
+from factmem.facts.vocabulary import PromptForm
 from factmem.training.hard_noise import add_hard_noise, hard_noise_key
 from factmem.training.hyperparameters import Hyperparameters, scheduled_learning_rate
 from factmem.training.optimizers import gradient_transformation
 from factmem.training.protocol import StepConfig
 from factmem.transformer.attention import TRAINING_TOLERANCE
 from factmem.transformer.model import Transformer, accuracy_from_logits, mean_cross_entropy
-from factmem.transformer.prompt_forms import choose_prompt_form, sample_prompts
+from factmem.transformer.prompt_form_rule import choose_prompt_form
+from factmem.transformer.prompt_forms import sample_prompts
 
 __all__ = [
     "Evaluation",

@@ -29,7 +29,7 @@ from .model import Weights as Weights
 from .model import accuracy as accuracy
 from .model import cross_entropy as cross_entropy
 from .model import draw_weights as draw_weights
-from .prompt_forms import choose_prompt_form as choose_prompt_form
+from .prompt_form_rule import choose_prompt_form as choose_prompt_form
 from .prompt_forms import sample_prompts as sample_prompts
 from .recall import RecallResult as RecallResult
 from .recall import recall as recall

@@ -57,6 +57,8 @@ facts wrong with 0.1 and 68 with 0.3."""
 _MARGIN_FACTOR, _MARGIN_STEP = 1.5, 0.5
 """The margin that facts need in a finish, relative to what the last certificate took off, and its
 increase from finish to finish: each changes what the next certificate takes off."""
+_VERY_FEW = 1e-3
+"""With at most this fraction of facts left a finish is a third as long: each is in every batch."""
 _ALL_ANSWERS = 1024
 """Up to this number of answers the cross-entropy is over all of them."""
 _MIN_SAMPLED, _MAX_SAMPLED = 512, 2048
@@ -87,7 +89,7 @@ class Schedule:
 
     batch_size: int
     epochs: int
-    max_rounds: int = 8
+    max_rounds: int = 10
     finish_epochs: int = 15
     finish_rate: float = 0.3
     finish_decay: float = 0.6
@@ -220,7 +222,8 @@ def _next_round(
     """Return the plan of the next round, if `count` facts are not certified and `wrong` wrong."""
     finishes = records.finishes
     if count <= schedule.few * facts:
-        epochs = schedule.finish_epochs
+        tiny = count <= _VERY_FEW * facts
+        epochs = math.ceil(schedule.finish_epochs / 3) if tiny else schedule.finish_epochs
         rate = schedule.finish_rate * schedule.finish_decay**finishes
         finishes += 1
     elif wrong <= schedule.few * facts:
