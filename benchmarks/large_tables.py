@@ -40,7 +40,8 @@ LOADS = {30: 0.4, 60: 0.4, 120: 0.4, 240: 0.4}
 REAL = {"relations-factual": 1.0, "lama-trex": 0.9, "airports": 0.65}
 PROMPTS = 10**5
 SEED = 100
-"""No setting of the compiler was chosen with this seed; they were with seed 0."""
+"""Settings of the compiler were chosen with seed 0, but for the gentle rate of the last finishes,
+which was chosen on the airports with this seed."""
 AIRPORT_COLUMNS = ("name", "city", "subd", "country", "tz", "icao", "elevation")
 ADAM_RATES = (1e-3, 3e-3, 1e-2)
 
