@@ -170,7 +170,8 @@ def certify(
         report: called with the number of facts that are done.
 
     Raises:
-        FactmemError: the activation is not ReLU, whose slope is bounded, or `noise` is unknown.
+        FactmemError: the activation is not ReLU, `noise` is unknown, or there are too few noise
+            tokens for distinct ones.
     """
     if model.shape.width and not isinstance(model.activation, Relu):
         raise FactmemError(

@@ -240,7 +240,7 @@ def _build_heads(
     shape: Shape,
     convention: Convention,
 ) -> _Heads:
-    """Build heads with scores β_h k_h·φ(z), with β_h large enough for a leak of at most 2⁻³⁰."""
+    """Build heads with scores β_h k_h·φ(z), with β_h large enough for a leak of at most 2⁻¹⁶."""
     eos = tokens[-1]
     scale = math.sqrt(shape.head_dim) if convention.scaled_scores else 1.0
     gaps = _noise_gaps(tokens @ keys.T, prompts)

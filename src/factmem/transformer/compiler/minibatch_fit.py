@@ -180,14 +180,15 @@ def fit_in_batches(
         certified = certified_margins(balanced)
         weak = ~(certified > 0)
         count = int(weak.sum())
+        if count == 0:
+            steps = records.steps_before + _steps_of_round(records, facts, schedule)
+            return WeightsFit(weights, steps, FitStatus.CONDITION_MET)
         again = records.finishes > 0 and count >= records.fewest
         if count < records.fewest:
             progress = progress._replace(best=weights)
         factor = _MARGIN_FACTOR + _MARGIN_STEP * records.finishes
         required, wrong = _required_margins(weights, balanced, certified, data, factor)
         records = _next_round(records, count, wrong, facts, schedule)
-        if count == 0:
-            return WeightsFit(progress.best, records.steps_before, FitStatus.CONDITION_MET)
         if again:  # a finish that made nothing better: once more from its start, more gently
             required, weak, weights = progress.required, progress.weak, progress.best
         elif count > schedule.few * facts:
