@@ -2,12 +2,12 @@
 
 Nothing is trained on prompts. There are three steps:
 
-1. *Keys* (`keys.py`). Each head gets a key that scores EOS above all noise, with a margin, and many
-   subjects and relations above EOS. So noise gets next to no attention, and each head attends to a
-   mixture of subject, relation and EOS that is known for every fact, mostly to one of them. Every
-   fact has one fixed input to the rest of the network.
-2. *Fit* of values, outputs and the MLP: on all facts by L-BFGS (`fit.py`) if the table is small, by
-   minibatches (`minibatch_fit.py`) if it is large.
+1. *First keys* (`keys.py`). Each head gets a key that scores EOS above all noise, with a gap, and
+   many subjects and relations above EOS. So noise gets next to no attention, and each head attends
+   to a mixture of subject, relation and EOS that is known for every fact. Every fact has one known
+   input to the rest of the network.
+2. *Fit* (`fit.py`) of keys, values, outputs and the MLP on these inputs. The gap between EOS and
+   noise is kept.
 3. *Certificate* (`certificate.py`) of the weights, rounded to 16 bits: it covers every prompt and
    the rounding of float32. The fit stops when every fact is certified.
 """
@@ -36,15 +36,14 @@ from factmem.memories.decoding import decodable
 from factmem.memories.precision import rounded_to_integers
 from factmem.transformer.certificate import Certificate, certify
 from factmem.transformer.compiler.cost import check_memory
-from factmem.transformer.compiler.fit import (
+from factmem.transformer.compiler.fit import Schedule, fit_weights
+from factmem.transformer.compiler.keys import choose_keys, draw_keys
+from factmem.transformer.compiler.known_inputs import (
     FitData,
     FittedWeights,
     balance,
-    fit_weights,
     initial_weights,
 )
-from factmem.transformer.compiler.keys import choose_keys, draw_keys
-from factmem.transformer.compiler.minibatch_fit import Schedule, fit_in_batches
 from factmem.transformer.compiler.shapes import MAX_FULL_BATCH_FACTS
 from factmem.transformer.constructions.construction import (
     ConstructionResult,
@@ -90,8 +89,8 @@ class CompileResult(ConstructionResult):
 
     Args:
         certificate: lower bounds of every fact's margin, over all prompts.
-        iterations: number of L-BFGS iterations, or of steps with minibatches.
-        fit_status: how the last minimization ended.
+        iterations: number of steps of the fit.
+        fit_status: how the fit ended.
         probes: the shapes that `compile_smallest` tried, in order; empty for `compile_facts`.
     """
 
@@ -161,35 +160,33 @@ def compile_facts(
     _check_decodable(prompts, embeddings, convention)
     large = prompts.facts > MAX_FULL_BATCH_FACTS
     keys = (draw_keys if large else choose_keys)(tokens, prompts, shape.heads, rng=rng)
-    heads = _build_heads(keys, tokens, prompts, shape, convention)
-    data = _fit_data(heads, tokens, prompts, embeddings, convention)
-    checker = _Checker(
-        partial(_build_model, heads, embeddings, shape, prompts, convention), prompts
+    data = _fit_data(tokens, prompts, embeddings, convention)
+    checker = _Checker(partial(_build_model, embeddings, shape, prompts, convention), prompts)
+    sharpness = data.noise_gap / -(data.noise @ keys.T).max(axis=0)
+    sharp_keys = sharpness[:, None] * keys
+    start = initial_weights(data, sharp_keys, shape, bias=convention.mlp_bias, rng=rng)
+    fit = fit_weights(
+        start,
+        data,
+        lambda weights: checker.check(weights)[1].margins,
+        Schedule.default(prompts.facts, prompts.table.association_bits / shape.parameters),
+        seed=int(rng.integers(2**31)),
+        report=report,
+        checkpoint=checkpoint,
     )
-    start = initial_weights(data, shape, bias=convention.mlp_bias, rng=rng)
-    if large:
-        fit = fit_in_batches(
-            start,
-            data,
-            lambda weights: checker.check(weights)[1].margins,
-            Schedule.default(prompts.facts, prompts.table.association_bits / shape.parameters),
-            seed=int(rng.integers(2**31)),
-            report=report,
-            checkpoint=checkpoint,
-        )
-    else:
-        fit = fit_weights(start, data, checker.certifies_all, report)
     model, certificate = checker.check(balance(fit.weights, data))
-    scores = np.asarray(model.scores()).T
+    scores, vocabulary = np.asarray(model.scores(), np.float64).T, prompts.vocabulary
+    strongest_noise = scores[:, vocabulary.first_noise : vocabulary.eos].max(axis=1)
+    beta = float(np.linalg.norm(fit.weights.key, axis=1).max())
     return CompileResult(
         model=model,
         status=CompileStatus.of_certificate(certificate),
         blocks=scores > scores[:, -1:],
-        beta=heads.beta,
-        denoiser_margin=heads.noise_gap / heads.beta,
+        beta=beta,
+        denoiser_margin=float((scores[:, -1] - strongest_noise).min()) / beta,
         notes=partial_table_notes(prompts),
         certificate=certificate,
-        iterations=fit.iterations,
+        iterations=fit.steps,
         fit_status=fit.status,
     )
 
@@ -203,76 +200,20 @@ class _Checker:
         self._build, self._prompts = build, prompts
         self._last: tuple[FittedWeights, Transformer, Certificate] | None = None
 
-    def certifies_all(self, weights: FittedWeights) -> bool:
-        """Return whether every fact is certified with these weights."""
-        return self.check(weights)[1].certified_accuracy == 1
-
     def check(self, weights: FittedWeights) -> tuple[Transformer, Certificate]:
         """Return the model with these weights, rounded to 16 bits, and its certificate."""
         if self._last is not None and eqx.tree_equal(weights, self._last[0]) is True:
             return self._last[1:]
-        # L-BFGS calls this in float64 mode, where a weight may round to another level.
-        with jax.enable_x64(False):
-            model = self._build(weights)
-            certificate = certify(model, self._prompts)
+        model = self._build(weights)
+        certificate = certify(model, self._prompts)
         self._last = weights, model, certificate
         return model, certificate
-
-
-# ---- heads ---------------------------------------------------------------------------------------
-
-
-class _Heads(NamedTuple):
-    """16-bit queries and keys, and the score of every prompt token in nats."""
-
-    query: Float[Array, "heads head_dim dim"]
-    key: Float[Array, "heads head_dim dim"]
-    scores: Float[np.ndarray, "prompt_tokens heads"]
-    beta: float
-    noise_gap: float
-    """By how many nats EOS scores above all noise, in any head."""
-
-
-def _build_heads(
-    keys: Float[np.ndarray, "heads dim"],
-    tokens: Float[np.ndarray, "prompt_tokens dim"],
-    prompts: PromptDistribution,
-    shape: Shape,
-    convention: Convention,
-) -> _Heads:
-    """Build heads with scores β_h k_h·φ(z), with β_h large enough for a leak of at most 2⁻¹⁶."""
-    eos = tokens[-1]
-    scale = math.sqrt(shape.head_dim) if convention.scaled_scores else 1.0
-    gaps = _noise_gaps(tokens @ keys.T, prompts)
-    if not (gaps > 0).all():
-        raise FactmemError("a noise token has the same score as EOS: their embeddings coincide")
-    sharpness = math.log(prompts.length / _MAX_LEAK) / gaps
-    # A query with one entry: its product with φ(EOS) has one rounding, and scores stay accurate.
-    entry = int(np.abs(eos).argmax())
-    query_row = np.zeros_like(eos)
-    query_row[entry] = scale / eos[entry]
-    rows = _float32(sharpness[:, None] * keys), _float32(query_row)
-    query, key = rounded_to_integers(rank_one_heads(*rows, shape.head_dim), DEFAULT_WEIGHT_BITS)
-    rows = np.asarray(key[:, 0], np.float64) * (np.asarray(query[:, 0], np.float64) @ eos)[:, None]
-    scores = tokens @ rows.T / scale
-    return _Heads(
-        query, key, scores, float(sharpness.max()), float(_noise_gaps(scores, prompts).min())
-    )
-
-
-def _noise_gaps(
-    scores: Float[np.ndarray, "prompt_tokens heads"], prompts: PromptDistribution
-) -> Float[np.ndarray, " heads"]:
-    """Return by how much EOS scores above all noise in each head."""
-    vocabulary = prompts.vocabulary
-    return scores[-1] - scores[vocabulary.first_noise : vocabulary.eos].max(axis=0)
 
 
 # ---- assembly ------------------------------------------------------------------------------------
 
 
 def _build_model(
-    heads: _Heads,
     embeddings: Embeddings,
     shape: Shape,
     prompts: PromptDistribution,
@@ -280,25 +221,32 @@ def _build_model(
     fitted: FittedWeights,
 ) -> Transformer:
     """Build a transformer with 16-bit weights."""
-    weights = Weights(heads.query, heads.key, *jax.tree.map(_float32, fitted))
-    weights = rounded_to_integers(weights, DEFAULT_WEIGHT_BITS)
+    eos = np.asarray(embeddings.tokens[prompts.vocabulary.eos], np.float64)
+    # A query with one entry: its product with φ(EOS) has one rounding, and scores stay accurate.
+    entry = int(np.abs(eos).argmax())
+    query = np.zeros_like(eos)
+    query[entry] = (math.sqrt(shape.head_dim) if convention.scaled_scores else 1.0) / eos[entry]
+    fitted = jax.tree.map(_float32, fitted)
+    heads = rank_one_heads(fitted.key, _float32(query), shape.head_dim)
+    weights = rounded_to_integers(Weights(*heads, *fitted[1:]), DEFAULT_WEIGHT_BITS)
     return Transformer(weights, embeddings, shape, prompts.vocabulary, convention)
 
 
 def _fit_data(
-    heads: _Heads,
     tokens: Float[np.ndarray, "prompt_tokens dim"],
     prompts: PromptDistribution,
     embeddings: Embeddings,
     convention: Convention,
 ) -> FitData:
-    first_answer = prompts.vocabulary.first_answer if convention.shared_table else 0
+    vocabulary = prompts.vocabulary
+    first_answer = vocabulary.first_answer if convention.shared_table else 0
     return FitData(
         tokens=tokens,
-        scores=heads.scores - heads.scores[-1:],
         known=prompts.known_tokens().astype(np.int32),
         outputs=np.asarray(embeddings.outputs, np.float64),
         target=np.asarray(prompts.fact_answers) + np.int32(first_answer),
+        noise=tokens[vocabulary.first_noise : vocabulary.eos] - tokens[-1],
+        noise_gap=np.asarray(math.log(prompts.length / _MAX_LEAK)),
     )
 
 

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from factmem._core.errors import FactmemError
 from factmem.facts.prompts import PromptDistribution
-from factmem.transformer.compiler.minibatch_fit import Schedule, sampled_answers
+from factmem.transformer.compiler.fit import Schedule
+from factmem.transformer.compiler.steps import sampled_answers
 from factmem.transformer.shape import Shape
 
 __all__ = ["CompileCost", "check_memory", "compile_cost"]

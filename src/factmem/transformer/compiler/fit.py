@@ -1,231 +1,354 @@
-"""The compiler's fit of values, outputs and MLP by L-BFGS, for small tables.
+"""The compiler's fit: rounds of steps on batches of facts.
 
-Every fact has a known input: the mixture of its subject, its relation and EOS that each head
-attends to. The weights are fitted jointly on all facts: first with the cross-entropy, then in
-stages with the robust hinge of the outputs relative to their root mean square.
+A small table is one batch. Above that, the cost of a step (`steps.py`) does not depend on the
+number of facts or answers: it takes a batch of facts, random answers and each fact's hardest ones,
+which come from an exact pass over all answers (`hardest_answers.py`), several times in a round.
+
+The learning rate falls linearly to zero in each round. At its end keys are rounded to 16 bits, and
+every fact is certified. If some are not, another round follows. If they are few, keys stay as they
+are, half of each batch is drawn from these facts, and every fact has to have a margin a little
+larger than what its certificate takes off for rounding errors and noise.
+
+Every random number follows from the seed, the round and the step, so that an interrupted fit goes
+on as if it had never been interrupted.
 """
 
 import math
+import os
 from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
-from factmem._core.lbfgs import FitStatus, minimize
+from factmem._core.checkpoint import Checkpoint, digest
+from factmem._core.constants import DEFAULT_WEIGHT_BITS
+from factmem._core.lbfgs import FitStatus
 from factmem._core.progress import Report
-from factmem.memories.decoding import cross_entropy_from_gaps, per_key_losses, recalled
-from factmem.memories.margin_losses import robust_hinge
-from factmem.transformer.shape import Shape
+from factmem.memories.precision import rounded_to_integers
+from factmem.transformer.compiler.hardest_answers import hardest_answers
+from factmem.transformer.compiler.known_inputs import FitData, FittedWeights, balance
+from factmem.transformer.compiler.shapes import MAX_FULL_BATCH_FACTS
+from factmem.transformer.compiler.steps import (
+    RoundNumbers,
+    State,
+    device_array,
+    initial_logit_scale,
+    sampled_answers,
+    take_steps,
+)
 
-__all__ = [
-    "FitData",
-    "FittedWeights",
-    "WeightsFit",
-    "attention_outputs",
-    "balance",
-    "fit_weights",
-    "initial_weights",
-    "model_outputs",
-]
+__all__ = ["Schedule", "WeightsFit", "fit_weights"]
 
-_CROSS_ENTROPY_ITERATIONS = 3000
-_STAGE_ITERATIONS = 400
-_ROBUSTNESS = (0.3,) * 6 + tuple(0.3 * 10 ** (-stage / 6) for stage in range(1, 7))
-"""c of the robust hinge in each stage. For facts beyond those that the cross-entropy fits, 0.3 is
-faster than 0.03."""
-_MAX_FINAL_SCALE = 400.0
-"""The hinge scale at which the hinge requires a margin of 0.25% of the outputs' norm."""
-_LOGIT_SCALE, _BIAS_SCALE = 0.3, 0.5
-"""Initial logits and biases relative to variance 1. Near the capacity limit (900 facts in 4,000
-parameters, three seeds) 1 and 1 took 2,650 to 3,950 iterations, these 2,200 to 2,500; 0.1 and 0.3
-took fewer, but for easier tables their margins were too small to be certified."""
-_CHECK_EVERY = 50
-_SAMPLE_FACTS = 4096
-"""Facts from which the scale of F_MHSA is estimated."""
-
-AnyArray = Array | np.ndarray
+_MARGIN_FACTOR, _MARGIN_STEP = 1.5, 0.5
+"""The margin that facts need in a finish, relative to what the last certificate took off, and its
+increase from finish to finish: each changes what the next certificate takes off."""
+_VERY_FEW, _GENTLE = 1e-3, 0.3
+"""With at most this fraction of facts left a finish is a third as long, for each is in every batch,
+and its rate 0.3 times as large: with the whole rate it broke more of 54,031 facts than it mended (2
+became 9)."""
+_REFRESHES_PER_ROUND = 8
+_MAX_NOISE = 1024
+"""The number of noise tokens, those with the highest scores, that are kept below EOS in a step."""
+_STEP_FLOPS = 2e10
+"""Floating-point operations of one compiled call: a fraction of a second, so that Ctrl-C works."""
 
 
-class FittedWeights(NamedTuple):
-    """The fitted weights: all except queries and keys."""
-
-    value: Float[AnyArray, "heads head_dim dim"]
-    output: Float[AnyArray, "heads head_dim dim"]
-    mlp_in: Float[AnyArray, "width dim"]
-    mlp_bias: Float[AnyArray, " width"] | None
-    mlp_out: Float[AnyArray, "width dim"]
-
-
-class FitData(NamedTuple):
-    """The inputs and targets of the fit for all facts.
+@dataclass(frozen=True)
+class Schedule:
+    """How long a fit is.
 
     Args:
-        tokens: embeddings of the prompt tokens.
-        scores: the score of every prompt token in every head, in nats.
-        known: subject, relation and EOS of each fact.
-        outputs: the table over which predictions are decoded.
-        target: the output id of each fact's answer.
+        batch_size: facts in a step.
+        epochs: passes over all facts in the first round.
+        rate: the largest learning rate of the first round.
+        max_rounds: the number of rounds after which the fit gives up.
+        finish_epochs: passes in a round that follows when few facts are left.
+        finish_rate: the learning rate of such a round, relative to that of the first.
+        finish_decay: the factor of that rate from one such round to the next.
+        few: the fraction of facts not certified below which they are few.
     """
 
-    tokens: Float[AnyArray, "prompt_tokens dim"]
-    scores: Float[AnyArray, "prompt_tokens heads"]
-    known: Int[AnyArray, "facts 3"]
-    outputs: Float[AnyArray, "outputs dim"]
-    target: Int[AnyArray, " facts"]
+    batch_size: int
+    epochs: int
+    rate: float = 1e-2
+    max_rounds: int = 10
+    finish_epochs: int = 15
+    finish_rate: float = 0.3
+    finish_decay: float = 0.6
+    few: float = 0.1
+
+    @classmethod
+    def default(cls, facts: int, load: float) -> "Schedule":
+        """Return a schedule that suits a number of facts and bits per parameter."""
+        if facts <= MAX_FULL_BATCH_FACTS:
+            steps = round(1000 * max(1.0, load / 0.5) ** 3)
+            return cls(facts, steps, rate=0.1, max_rounds=5, finish_epochs=500)
+        batch_size = min(512, max(64, 2 ** round(math.log2(max(facts, 1) / 40))))
+        return cls(batch_size, round(40 * max(1.0, load / 0.6) ** 2))
 
 
 class WeightsFit(NamedTuple):
-    """Fitted weights, the iterations of all stages, and how the last stage ended."""
+    """Fitted weights, the steps of all rounds, and how the last round ended."""
 
     weights: FittedWeights
-    iterations: int
+    steps: int
     status: FitStatus
+
+
+class _Progress(NamedTuple):
+    """Everything that a checkpoint holds."""
+
+    state: State
+    best: FittedWeights
+    """The weights with the fewest facts that are not certified, of all rounds that ended."""
+    weak: Bool[np.ndarray, " facts"]
+    """The facts from which half of the batches of this round are drawn; none means all facts."""
+    required: Float[np.ndarray, " facts"]
+    """The margin that each fact needs in this round."""
+
+
+class _Records(NamedTuple):
+    """The numbers that a checkpoint holds beside the arrays."""
+
+    round: int
+    steps_before: int
+    """Steps of earlier rounds."""
+    epochs: int
+    rate: float
+    trains_keys: bool
+    fewest: int
+    """The number of facts that `best` does not certify."""
+    finishes: int
+    """The number of rounds so far in which few facts were left."""
 
 
 def fit_weights(
     start: FittedWeights,
     data: FitData,
-    is_certified: Callable[[FittedWeights], bool],
+    certified_margins: Callable[[FittedWeights], Float[np.ndarray, " facts"]],
+    schedule: Schedule,
+    *,
+    seed: int,
     report: Report | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
 ) -> WeightsFit:
-    """Fit weights until they are certified, or until the last stage ends.
+    """Fit weights until all facts are certified, or until the last round ends.
 
     Args:
         start: initial weights.
         data: inputs and targets.
-        is_certified: whether every fact is certified with balanced weights. It is called every 50
-            iterations once all facts are recalled.
-        report: called with the number of iterations and the loss.
+        certified_margins: the certified margin of each fact with balanced weights. It is called at
+            the end of a round.
+        schedule: the length of rounds and the size of batches.
+        seed: of batches and answers.
+        report: called with the number of steps, the steps that are left in this round, the loss and
+            the accuracy.
+        checkpoint: a file for the state. If it exists, the fit goes on from it.
+
+    Returns:
+        The weights with the fewest facts that are not certified.
     """
-    iterations = 0
-
-    def report_total(stage_iterations: int, loss: float) -> None:
-        if report is not None:
-            report(iterations + stage_iterations, loss=loss)
-
-    def stop_when(weights: FittedWeights) -> bool:
-        return _recalls_all(weights, data) and is_certified(balance(weights, data))
-
-    run = partial(minimize, stop_when=stop_when, check_every=_CHECK_EVERY, report=report_total)
-    fit = run(_cross_entropy, start, data, iterations=_CROSS_ENTROPY_ITERATIONS)
-    iterations += fit.iterations
-    hinge_scale = _LOGIT_SCALE * float(_rms_norm(model_outputs(fit.point, data)))
-    if _recalls_all(fit.point, data):
-        hinge_scale = _MAX_FINAL_SCALE
-    for robustness in _ROBUSTNESS:
-        if fit.status is FitStatus.CONDITION_MET:
-            break
-        stage_data = (data, np.asarray(hinge_scale), np.asarray(robustness))
-        fit = run(_stage_loss, balance(fit.point, data), stage_data, iterations=_STAGE_ITERATIONS)
-        iterations += fit.iterations
-        hinge_scale = _next_hinge_scale(hinge_scale, fit.point, data)
-    return WeightsFit(fit.point, iterations, fit.status)
-
-
-def _next_hinge_scale(hinge_scale: float, weights: FittedWeights, data: FitData) -> float:
-    """Increase the scale until all facts are recalled, then decrease it for larger margins."""
-    if _recalls_all(weights, data):
-        return min(_MAX_FINAL_SCALE, 0.7 * hinge_scale)
-    return 1.5 * hinge_scale
-
-
-def _cross_entropy(weights: FittedWeights, data: FitData) -> Float[Array, ""]:
-    decoding = jnp.asarray(data.outputs), jnp.asarray(data.target)
-    scaled = _LOGIT_SCALE * model_outputs(weights, data)
-    return jnp.sum(per_key_losses(cross_entropy_from_gaps, scaled, *decoding))
-
-
-def _stage_loss(
-    weights: FittedWeights, stage_data: tuple[FitData, Array, Array]
-) -> Float[Array, ""]:
-    data, hinge_scale, robustness = stage_data
-    outputs = model_outputs(weights, data)
-    outputs = hinge_scale * outputs / _rms_norm(outputs)
-    decoding = jnp.asarray(data.outputs), jnp.asarray(data.target)
-    return robust_hinge(outputs, *decoding, robustness)
+    data = jax.tree.map(device_array, data)
+    facts = len(data.known)
+    state = State.start(jax.tree.map(device_array, start))
+    nothing = np.zeros(facts, np.float32)
+    progress = _Progress(state, state.weights, np.zeros(facts, bool), nothing)
+    records = _Records(0, 0, schedule.epochs, schedule.rate, True, facts + 1, 0)
+    saver = _Saver(checkpoint, digest(start, data, seed, repr(schedule)) if checkpoint else "")
+    progress, records = saver.load(progress, records)
+    while records.round < schedule.max_rounds:
+        progress = _run_round(progress, records, data, schedule, seed, report, saver)
+        weights = progress.state.weights
+        key = rounded_to_integers(weights.key, DEFAULT_WEIGHT_BITS)
+        weights = weights._replace(key=key)
+        balanced = jax.tree.map(np.asarray, balance(weights, data))
+        certified = certified_margins(balanced)
+        weak = ~(certified > 0)
+        count = int(weak.sum())
+        if count == 0:
+            steps = records.steps_before + _steps_of_round(records, facts, schedule)
+            return WeightsFit(weights, steps, FitStatus.CONDITION_MET)
+        again = records.finishes > 0 and count >= records.fewest
+        if count < records.fewest:
+            progress = progress._replace(best=weights)
+        factor = _MARGIN_FACTOR + _MARGIN_STEP * records.finishes
+        required, wrong = _required_margins(weights, balanced, certified, data, factor)
+        records = _next_round(records, count, wrong, facts, schedule)
+        if again:  # a finish that made nothing better: once more from its start, more gently
+            required, weak, weights = progress.required, progress.weak, progress.best
+        elif count > schedule.few * facts:
+            weak = np.zeros(facts, bool)
+        if not again and wrong > schedule.few * facts:
+            required = nothing
+        progress = progress._replace(state=State.start(weights), weak=weak, required=required)
+        saver.save(progress, records)
+    return WeightsFit(progress.best, records.steps_before, FitStatus.ITERATION_LIMIT)
 
 
-def attention_outputs(weights: FittedWeights, data: FitData) -> Float[Array, "facts dim"]:
-    """Compute F_MHSA of every fact, without the attention to noise."""
-    heads, head_dim, dim = weights.value.shape
-    known, tokens = jnp.asarray(data.known), jnp.asarray(data.tokens)
-    shares = jax.nn.softmax(jnp.asarray(data.scores)[known], axis=1)
-    value = jnp.reshape(jnp.asarray(weights.value), (heads * head_dim, dim))
-    # The values of all tokens, or of the tokens of these facts if they are fewer.
-    few = tokens.shape[0] <= known.size
-    values = (tokens @ value.T)[known] if few else tokens[known] @ value.T
-    values = jnp.reshape(values, (-1, 3, heads, head_dim))
-    mixture = jnp.sum(shares[:, :, :, None] * values, axis=1)
-    return jnp.reshape(mixture, (-1, heads * head_dim)) @ jnp.reshape(
-        jnp.asarray(weights.output), (-1, dim)
+def _required_margins(
+    weights: FittedWeights,
+    balanced: FittedWeights,
+    certified: Float[np.ndarray, " facts"],
+    data: FitData,
+    factor: float,
+) -> tuple[Float[np.ndarray, " facts"], int]:
+    """Return a multiple of the margin that each certificate takes off, for these weights.
+
+    The number is that of facts that are wrong even without noise and rounding errors.
+    """
+    rng = np.random.default_rng(0)
+    _, margins = hardest_answers(weights, data, rng=rng)
+    _, balanced_margins = hardest_answers(jax.tree.map(device_array, balanced), data, rng=rng)
+    ratio = np.linalg.norm(margins) / max(float(np.linalg.norm(balanced_margins)), 1e-30)
+    lost = np.where(np.isfinite(certified), balanced_margins - certified, 0.0)
+    required = factor * np.maximum(lost, 0.0)
+    # Facts that are certified need no more than they have.
+    required = np.where(certified > 0, np.minimum(required, balanced_margins), required) * ratio
+    return required.astype(np.float32), int(np.sum(~(margins > 0)))
+
+
+def _next_round(
+    records: _Records, count: int, wrong: int, facts: int, schedule: Schedule
+) -> _Records:
+    """Return the plan of the next round, if `count` facts are not certified and `wrong` wrong."""
+    finishes = records.finishes
+    trains_keys = True
+    if count <= schedule.few * facts:
+        trains_keys = False
+        tiny = count <= _VERY_FEW * facts
+        epochs = math.ceil(schedule.finish_epochs / 3) if tiny else schedule.finish_epochs
+        rate = schedule.finish_rate * schedule.finish_decay**finishes * (_GENTLE if tiny else 1.0)
+        finishes += 1
+    elif wrong <= schedule.few * facts:
+        epochs, rate = max(schedule.finish_epochs, round(0.5 * schedule.epochs)), 1.0
+    else:
+        epochs, rate = round(1.5 * schedule.epochs), 1.0
+    return _Records(
+        round=records.round + 1,
+        steps_before=records.steps_before + _steps_of_round(records, facts, schedule),
+        epochs=epochs,
+        rate=schedule.rate * rate,
+        trains_keys=trains_keys,
+        fewest=min(records.fewest, count),
+        finishes=finishes,
     )
 
 
-def model_outputs(weights: FittedWeights, data: FitData) -> Float[Array, "facts dim"]:
-    """Compute F_TF of every fact."""
-    x = attention_outputs(weights, data)
-    hidden = x @ weights.mlp_in.T
-    if weights.mlp_bias is not None:
-        hidden = hidden + weights.mlp_bias[None, :]
-    return x + jax.nn.relu(hidden) @ weights.mlp_out
+def _steps_of_round(records: _Records, facts: int, schedule: Schedule) -> int:
+    return math.ceil(records.epochs * facts / schedule.batch_size)
 
 
-def _rms_norm(outputs: Float[Array, "facts dim"]) -> Float[Array, ""]:
-    return jnp.sqrt(jnp.mean(jnp.sum(outputs**2, axis=1)))
+def _run_round(
+    progress: _Progress,
+    records: _Records,
+    data: FitData,
+    schedule: Schedule,
+    seed: int,
+    report: Report | None,
+    saver: "_Saver",
+) -> _Progress:
+    """Take the steps of one round that are left."""
+    answers, sampled = len(data.outputs), sampled_answers(len(data.outputs))
+    state, steps = progress.state, _steps_of_round(records, len(data.known), schedule)
+    batches = _Batches(len(data.known), np.flatnonzero(progress.weak), schedule, seed, records)
+    parameters = sum(leaf.size for leaf in jax.tree.leaves(state.weights))
+    width = data.outputs.shape[1] * min(answers, sampled)
+    per_call = int(_STEP_FLOPS // (6 * schedule.batch_size * (parameters + width)))
+    per_call = max(1, min(per_call, math.ceil(steps / _REFRESHES_PER_ROUND)))
+    refresh = max(1, steps // (_REFRESHES_PER_ROUND * per_call)) * per_call
+    scale = initial_logit_scale(data)
+    numbers = RoundNumbers(steps, records.rate, float(records.trains_keys), scale)
+    numbers = jax.tree.map(jnp.float32, numbers)
+    required = jnp.asarray(progress.required)
+    key = jr.fold_in(jr.key(seed), records.round)
+    hard, accuracy, inputs = None, 0.0, data
+    for step in range(int(state.steps), steps, per_call):
+        if step % refresh == 0 or hard is None:
+            saver.save(progress, records)
+            first = step - step % refresh
+            rng = np.random.default_rng([seed, records.round, first])
+            hard, margins = hardest_answers(state.weights, data, rng=rng)
+            accuracy = float(np.mean(margins > 0))
+            inputs = data._replace(noise=_strongest_noise(data.noise, state.weights.key))
+        call = min(per_call, steps - step)
+        facts = jnp.asarray(np.stack([batches[step + i] for i in range(call)]), jnp.int32)
+        step_key = jr.fold_in(key, step)
+        state, loss = take_steps(state, inputs, facts, hard, required, numbers, step_key, sampled)
+        progress = progress._replace(state=state)
+        if report is not None:
+            left = steps - step - call
+            values = {"loss": float(loss), "accuracy": accuracy}
+            report(records.steps_before + step + call, left=left, **values)
+    return progress
 
 
-def _recalls_all(weights: FittedWeights, data: FitData) -> bool:
-    """Return whether all facts are recalled in float64, before any rounding."""
-    with jax.enable_x64(True):
-        return bool(_recalls_all_jitted(weights, data))
+def _strongest_noise(
+    noise: Float[Array, "noise dim"], key: Float[Array, "heads dim"]
+) -> Float[Array, "strongest dim"]:
+    """Return the noise tokens that some head scores highest, in a fixed number."""
+    if len(noise) <= _MAX_NOISE:
+        return noise
+    highest = np.asarray(jnp.max(noise @ key.T, axis=1))
+    return noise[np.sort(np.argpartition(-highest, _MAX_NOISE)[:_MAX_NOISE])]
 
 
-@jax.jit
-def _recalls_all_jitted(weights: FittedWeights, data: FitData) -> Array:
-    decoding = jnp.asarray(data.outputs), jnp.asarray(data.target)
-    return jnp.all(recalled(model_outputs(weights, data), *decoding))
+class _Batches:
+    """The facts of every step of a round: shuffled epochs, half of them weak facts if any are."""
+
+    def __init__(
+        self,
+        facts: int,
+        weak: Int[np.ndarray, " weak"],
+        schedule: Schedule,
+        seed: int,
+        records: _Records,
+    ) -> None:
+        self.facts, self.weak, self.size = facts, weak, schedule.batch_size
+        self.regular = self.size // 2 if len(weak) else self.size
+        self.seed = [seed, records.round]
+        self._epoch, self._order = -1, np.empty(0, np.int64)
+
+    def __getitem__(self, step: int) -> Int[np.ndarray, " batch"]:
+        positions = step * self.regular + np.arange(self.regular)
+        epochs = positions // self.facts
+        regular = np.concatenate(
+            [
+                self._permutation(e)[positions[epochs == e] % self.facts]
+                for e in np.unique(epochs).tolist()
+            ]
+        )
+        if len(self.weak) == 0:
+            return regular
+        rng = np.random.default_rng([*self.seed, 1, step])
+        return np.concatenate([regular, rng.choice(self.weak, self.size - self.regular)])
+
+    def _permutation(self, epoch: int) -> Int[np.ndarray, " facts"]:
+        if epoch != self._epoch:
+            rng = np.random.default_rng([*self.seed, 0, epoch])
+            self._epoch, self._order = epoch, rng.permutation(self.facts)
+        return self._order
 
 
-def initial_weights(
-    data: FitData, shape: Shape, *, bias: bool, rng: np.random.Generator
-) -> FittedWeights:
-    """Draw weights such that F_MHSA, and the neurons' inputs, have variance 1."""
-    per_head = (shape.heads, shape.head_dim, shape.dim)
-    per_neuron = (shape.width, shape.dim)
-    value, output = rng.normal(size=per_head), rng.normal(size=per_head)
-    mlp_in = rng.normal(size=per_neuron) / math.sqrt(shape.dim)
-    mlp_out = rng.normal(size=per_neuron) / math.sqrt(max(shape.width, 1))
-    sample = data._replace(known=data.known[:_SAMPLE_FACTS])
-    x = np.asarray(attention_outputs(FittedWeights(value, output, mlp_in, None, mlp_out), sample))
-    spread = np.sqrt(np.mean((x - x.mean(axis=0)) ** 2)) or 1.0  # a single fact has no spread
-    mlp_bias = _BIAS_SCALE * rng.normal(size=shape.width) - mlp_in @ (x.mean(axis=0) / spread)
-    return FittedWeights(value, output / spread, mlp_in, mlp_bias if bias else None, mlp_out)
+class _Saver:
+    """Writes checkpoints, if there is a file for them."""
 
+    def __init__(self, path: str | os.PathLike[str] | None, identity: str) -> None:
+        self.file = None if path is None else Checkpoint(path, identity)
 
-def balance(weights: FittedWeights, data: FitData) -> FittedWeights:
-    """Rescale the weights of every head and neuron to equal norms; outputs change by one factor.
+    def load(self, progress: _Progress, records: _Records) -> tuple[_Progress, _Records]:
+        """Return what the file holds, or the arguments if there is no file."""
+        if self.file is None or not self.file.exists():
+            return progress, records
+        arrays, numbers = self.file.load(progress)
+        weak, required = np.asarray(arrays.weak), np.asarray(arrays.required)
+        return arrays._replace(weak=weak, required=required), _Records(**numbers)
 
-    All weights of a tensor are rounded to the same levels. Equal norms make the rounding errors of
-    all heads and neurons similar.
-    """
-    sample = data._replace(known=data.known[:_SAMPLE_FACTS])
-    rms = np.sqrt(np.mean(np.asarray(attention_outputs(weights, sample)) ** 2))
-    value, output, mlp_in, mlp_bias, mlp_out = jax.tree.map(np.asarray, weights)
-    output = output / rms
-    ratio = _balancing_factor(np.linalg.norm(output, axis=2), np.linalg.norm(value, axis=2))
-    value, output = value * ratio[:, :, None], output / ratio[:, :, None]
-    mlp_bias = None if mlp_bias is None else mlp_bias / rms
-    incoming = np.sum(mlp_in**2, axis=1) + (0.0 if mlp_bias is None else mlp_bias**2)
-    ratio = _balancing_factor(np.linalg.norm(mlp_out, axis=1), np.sqrt(incoming))
-    mlp_bias = None if mlp_bias is None else mlp_bias * ratio
-    return FittedWeights(value, output, mlp_in * ratio[:, None], mlp_bias, mlp_out / ratio[:, None])
-
-
-def _balancing_factor(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Return the factor that makes left / factor and right · factor equal."""
-    both = (left > 0) & (right > 0)
-    return np.sqrt(np.where(both, left, 1.0) / np.where(both, right, 1.0))
+    def save(self, progress: _Progress, records: _Records) -> None:
+        """Write a checkpoint."""
+        if self.file is not None:
+            self.file.save(progress, records._asdict())
