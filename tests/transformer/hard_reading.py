@@ -2,7 +2,7 @@
 
 This is what `certify` did before it knew the mixture of the known tokens. It bounds all leaked
 attention by the spread of all values, and everything else entry by entry. The tests require that
-`certify` is at least as tight.
+`certify` is at least as tight. Scores, and the sizes of rounding errors, are those of `certify`.
 """
 
 import math
@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from factmem.transformer.certificate import _scores
 from factmem.transformer.constructions.denoiser import tokens_read
 
 _UNIT_ROUNDOFF = 2.0**-24
@@ -59,15 +60,15 @@ def _attend(model, prompts):
     spread = np.ptp(values.center, axis=0) + 2 * values.error.max(axis=0)
     # Adding b to a has an error of at most |b|. If all terms but one are small, so is the error of
     # the sum, both of weighted values and of weights.
-    sum_error = (
-        2
-        * prompts.length
-        * np.minimum(leaks[:, :, None], _UNIT_ROUNDOFF)
-        * values.magnitude.max(axis=0)
-    )
-    rounding = _gamma(_SOFTMAX_ROUNDINGS) * (np.abs(center) + value_error) + sum_error
-    error = value_error + leaks[:, :, None] * spread[None] + rounding * _WIDENING
-    error += prompts.length * _FLUSHED
+    value, tokens = np.abs(_float64(model.weights.value)), np.abs(_prompt_tokens(model))
+    sizes = np.einsum("hkd,zd->zhk", value, tokens)
+    length, largest = prompts.length, sizes.max(axis=0)
+    leak = leaks[:, :, None]
+    rounding = _gamma(_SOFTMAX_ROUNDINGS) * sizes[read, heads]
+    rounding = rounding + 2 * length * np.minimum(leak, _UNIT_ROUNDOFF) * largest
+    vanished = 2 * length * np.minimum(leak * largest, _FLUSHED * (1 + largest))
+    error = value_error + leak * spread[None] + rounding * _WIDENING
+    error += vanished + length * (_TINY * (1 + largest) + _FLUSHED)
     rows = (prompts.facts, -1)
     return _Interval(center.reshape(rows), error.reshape(rows))
 
@@ -75,7 +76,9 @@ def _attend(model, prompts):
 def _read_tokens(scores, known, noise, noise_positions):
     """Return the strongest known token of every fact and head, and a bound of its leak."""
     # The argument of exp is a difference of scores, and is rounded itself.
-    error = scores.error + 2 * _UNIT_ROUNDOFF * np.ptp(scores.center, axis=0)
+    # So is the sum of a score and the logarithm of a count.
+    largest = np.abs(scores.center).max(axis=0) + math.log(noise_positions + 3)
+    error = scores.error + _UNIT_ROUNDOFF * (2 * np.ptp(scores.center, axis=0) + largest)
     high, low = scores.center + error, scores.center - error
     read = tokens_read(scores.center, known)
     read_low = np.take_along_axis(low, read, axis=0)
@@ -87,16 +90,6 @@ def _read_tokens(scores, known, noise, noise_positions):
     leaks = others.sum(axis=1) + noise_positions * np.exp(noise_gap)
     leaks = leaks / (1 + leaks) * (1 + 4 * _SOFTMAX_ROUNDINGS * _UNIT_ROUNDOFF) + _TINY
     return read, leaks
-
-
-def _scores(model):
-    """Bound `Transformer.scores`: three products and a scale."""
-    tokens = _exact(_prompt_tokens(model))
-    queries = _einsum("hkd,d->hk", _float64(model.weights.query), _exact(tokens.center[-1]))
-    directions = _einsum("hkd,hk->dh", _float64(model.weights.key), queries)
-    scores = _einsum("zd,dh->zh", tokens.center, directions)
-    scaled = _Interval(scores.center * model.score_scale, scores.error * model.score_scale)
-    return _Interval(scaled.center, scaled.error + _gamma(2) * scaled.magnitude + _TINY)
 
 
 def _values(model):

@@ -217,7 +217,10 @@ class _Bounds:
         self.length = prompts.length
         scores = _scores(model)
         # The argument of exp is a difference of scores, and is rounded itself.
+        # So is its sum with the logarithm of a count.
         rounding = 2 * _UNIT_ROUNDOFF * np.ptp(scores.center, axis=0)
+        largest = np.abs(scores.center).max(axis=0) + math.log(prompts.length)
+        rounding = rounding + _UNIT_ROUNDOFF * largest
         self.scores = _Interval(scores.center, scores.error + rounding[None, :])
         noise_tokens = slice(vocabulary.first_noise, vocabulary.eos)
         self.log_noise = _log_noise_weight(
@@ -226,12 +229,16 @@ class _Bounds:
             noise,
         )
         self.values = _values(model)
+        # Σ p φ may be summed before V is applied: rounding errors have the size of |V||φ|.
+        value, tokens = np.abs(_float64(weights.value)), np.abs(_prompt_tokens(model))
+        self.sizes = np.einsum("hkd,zd->zhk", value, tokens, optimize=True) * _WIDENING
+        self.largest_size = self.sizes.max(axis=0)
+        self.largest_noise_size = self.sizes[noise_tokens].max(axis=0)
         # Noise values that cannot occur, because there is no position for them, do no harm.
         self.noise_values = (
             (self.values.center - self.values.error)[noise_tokens].min(axis=0),
             (self.values.center + self.values.error)[noise_tokens].max(axis=0),
         )
-        self.largest_value = self.values.magnitude.max(axis=0)
         self.output = _Matrix.of(_float64(weights.output).reshape(-1, model.shape.dim))
         self.mlp = None
         if model.shape.width:
@@ -289,15 +296,28 @@ def _attend(bounds: _Bounds, known: Int[np.ndarray, "facts 3"]) -> tuple[_Ball, 
     # The output is a mean of the mixture and of noise values, which have a share of at most `leak`.
     lower = mix - error + leak * np.minimum(0.0, lowest[None] - (mix - error))
     upper = mix + error + leak * np.maximum(0.0, highest[None] - (mix + error))
-    # Adding b to a has an error of at most |b|. If all terms but one are small, so is the error of
-    # the sum, both of weighted values and of weights.
-    sum_error = 2 * bounds.length * np.minimum(rest, _UNIT_ROUNDOFF)[:, :, None]
-    magnitude = np.einsum("fih,fihk->fhk", high, np.abs(center) + value_error)
-    rounding = _gamma(_SOFTMAX_ROUNDINGS) * magnitude + sum_error * bounds.largest_value[None]
-    error = (upper - lower) / 2 + rounding * _WIDENING + bounds.length * _FLUSHED
+    magnitude = np.einsum("fih,fihk->fhk", high, bounds.sizes[known])
+    magnitude += leak * bounds.largest_noise_size
+    rounding = _gamma(_SOFTMAX_ROUNDINGS) * magnitude + _sum_rounding(bounds, magnitude, rest)
+    error = (upper - lower) / 2 + rounding * _WIDENING
     rows = (len(known), -1)
     middle = (upper + lower) / 2
     return _Ball.around(middle.reshape(rows), error.reshape(rows) * _WIDENING), leaks.max(axis=1)
+
+
+def _sum_rounding(
+    bounds: _Bounds, magnitude: Float[np.ndarray, "facts heads head_dim"], rest: np.ndarray
+) -> Float[np.ndarray, "facts heads head_dim"]:
+    """Bound the rounding error of sums over tokens, of weighted values and of weights.
+
+    Adding b to a has an error of at most |b|. If all terms but the strongest are small, with a
+    share of `rest`, so is the error of the sum. Weights below 2⁻²⁸·⁷⁵ of their sum may vanish.
+    """
+    terms, size = bounds.length, bounds.largest_size
+    small = terms * rest[:, :, None] * size
+    sums = 2 * np.minimum(small, _gamma(terms) * magnitude) / (1 - terms * _UNIT_ROUNDOFF)
+    vanished = 2 * np.minimum(small, terms * _FLUSHED * (1 + size))
+    return sums + vanished + terms * (_TINY * (1 + size) + _FLUSHED)
 
 
 def _attention_shares(
@@ -314,16 +334,21 @@ def _attention_shares(
     shift = center.max(axis=1, keepdims=True)
     smallest = np.exp(np.maximum(center - shift - error, -700.0)) * (center - shift - error > -700)
     largest = np.exp(np.minimum(center - shift + error, 600.0))
-    low = smallest / (smallest + largest.sum(axis=1, keepdims=True) - largest)
-    high = largest / (largest + smallest.sum(axis=1, keepdims=True) - smallest)
+    low = smallest / (smallest + _sum_of_others(largest))
+    high = largest / (largest + _sum_of_others(smallest))
     noise = np.exp(np.minimum(log_noise[None, :] - shift[:, 0], 600.0))
     widening = 1 + 4 * _SOFTMAX_ROUNDINGS * _UNIT_ROUNDOFF
     leaks = noise / (noise + smallest.sum(axis=1)) * widening + _TINY
     strongest = center.argmax(axis=1)[:, None, :]
-    others = noise + largest.sum(axis=1) - np.take_along_axis(largest, strongest, axis=1)[:, 0]
+    others = noise + np.take_along_axis(_sum_of_others(largest), strongest, axis=1)[:, 0]
     read = np.take_along_axis(smallest, strongest, axis=1)[:, 0]
     rest = others / (others + read) * widening + _TINY
     return low, np.minimum(high, 1.0), leaks, rest
+
+
+def _sum_of_others(weights: Float[np.ndarray, "facts 3 heads"]) -> np.ndarray:
+    """Sum the weights of the other two tokens; subtracting from a total would lose small ones."""
+    return weights[:, [1, 2, 0]] + weights[:, [2, 0, 1]]
 
 
 def _log_noise_weight(
@@ -340,13 +365,28 @@ def _log_noise_weight(
 
 
 def _scores(model: Transformer) -> _Interval:
-    """Bound `Transformer.scores`: three products and a scale."""
+    """Bound `Transformer.scores`: three products, in both orders, and a scale."""
     tokens = _exact(_prompt_tokens(model))
+    key = _float64(model.weights.key)
     queries = _einsum("hkd,d->hk", _float64(model.weights.query), _exact(tokens.center[-1]))
-    directions = _einsum("hkd,hk->dh", _float64(model.weights.key), queries)
+    directions = _einsum("hkd,hk->dh", key, queries)
     scores = _einsum("zd,dh->zh", tokens.center, directions)
-    scaled = _Interval(scores.center * model.score_scale, scores.error * model.score_scale)
+    error = np.maximum(scores.error, _scores_by_projection(tokens, key, queries).error)
+    scaled = _Interval(scores.center * model.score_scale, error * model.score_scale)
     return _Interval(scaled.center, scaled.error + _gamma(2) * scaled.magnitude + _TINY)
+
+
+def _scores_by_projection(tokens: _Interval, key: np.ndarray, queries: _Interval) -> _Interval:
+    """Bound (φ K) q, the order of the reference implementation."""
+    projections = _einsum("hkd,zd->zhk", key, tokens)
+    terms = int(np.count_nonzero(queries.magnitude, axis=1).max(initial=0))
+    magnitude = np.einsum("zhk,hk->zh", projections.magnitude, queries.magnitude)
+    error = np.einsum("zhk,hk->zh", projections.error, queries.magnitude)
+    error += np.einsum("zhk,hk->zh", np.abs(projections.center), queries.error)
+    flushed = terms * _TINY * (1 + projections.magnitude.max() + queries.magnitude.max())
+    error = (error + _gamma(terms) * magnitude + flushed) * _WIDENING
+    error = np.where(magnitude < _HUGE, error, np.inf)
+    return _Interval(np.einsum("zhk,hk->zh", projections.center, queries.center), error)
 
 
 def _values(model: Transformer) -> _Interval:
@@ -438,7 +478,8 @@ def _linearized_error(attended: _Ball, output: _Matrix, mlp: _MLP) -> np.ndarray
     preactivation = _preactivation(mlp, x)
     rounding = _product_rounding(x, mlp_in, x.error @ mlp_in.absolute)
     if bias is not None:
-        rounding = rounding + _gamma(2) * (np.abs(preactivation.center) + preactivation.error)
+        size = np.abs(preactivation.center) + preactivation.error
+        rounding = rounding + _gamma(2) * size + 3 * _TINY
     # Products of O and W are known exactly: errors of a head reach a neuron by one number.
     direct = attended.error @ np.abs(output.entries @ mlp_in.entries)
     direct = (direct + x_rounding @ mlp_in.absolute + rounding) * _WIDENING
@@ -447,7 +488,8 @@ def _linearized_error(attended: _Ball, output: _Matrix, mlp: _MLP) -> np.ndarray
     hidden = _hidden(preactivation)
     change = _product_rounding(hidden, mlp_out, hidden.error @ mlp_out.absolute)
     result = x.center + hidden.center @ mlp_out.entries
-    change = change + _gamma(2) * (np.abs(result) + x.error + hidden.error @ mlp_out.absolute)
+    size = np.abs(result) + x.error + hidden.error @ mlp_out.absolute
+    change = change + _gamma(2) * size + 3 * _TINY
     active = preactivation.center > preactivation.error
     uncertain = ~active & (preactivation.center >= -preactivation.error)
     own_error = np.where(active, rounding, np.where(uncertain, preactivation.error, 0.0))
@@ -462,7 +504,7 @@ def _linearized_error(attended: _Ball, output: _Matrix, mlp: _MLP) -> np.ndarray
 
 def _sum(left: _Ball, right: _Ball) -> _Ball:
     center, error = left.center + right.center, left.error + right.error
-    rounding = _gamma(1) * (np.abs(center) + error) * _WIDENING
+    rounding = (_gamma(1) * (np.abs(center) + error) + 3 * _TINY) * _WIDENING
     radius = left.radius + right.radius + np.linalg.norm(rounding, axis=1)
     return _Ball.around(center, error * _WIDENING + rounding, radius * _WIDENING)
 
@@ -483,7 +525,8 @@ def _margins_by_norm(
     margins = _center_margins(outputs, answers, targets).min(axis=1)
     reach = answers.norms[targets] + answers.norms.max()
     magnitudes = (np.linalg.norm(outputs.center, axis=1) + outputs.radius) * reach
-    rounding = 2 * _logit_rounding(magnitudes, answers.table, _row_max(outputs.error))
+    largest = _row_max(np.abs(outputs.center) + outputs.error)
+    rounding = 2 * _logit_rounding(magnitudes, answers.table, largest)
     bound = margins - (outputs.radius * reach + rounding) * _WIDENING
     return np.where(outputs.finite, bound, -np.inf), np.where(outputs.finite, margins, -np.inf)
 
@@ -501,8 +544,8 @@ def _margins_by_entry(
     """
     table, center, error = answers.table, outputs.center, outputs.error
     margins = _center_margins(outputs, answers, targets)
-    magnitudes = (np.abs(center) + error) @ np.abs(table).T
-    rounding = _logit_rounding(magnitudes, table, error.max(axis=1)[:, None])
+    sizes = np.abs(center) + error
+    rounding = _logit_rounding(sizes @ np.abs(table).T, table, _row_max(sizes)[:, None])
     rounding = rounding + np.take_along_axis(rounding, targets[:, None], axis=1)
     reach = answers.norms[targets][:, None] + answers.norms[None, :]
     by_norm = margins - (reach * outputs.radius[:, None] + rounding) * _WIDENING
@@ -532,11 +575,12 @@ def _center_margins(
 
 
 def _logit_rounding(
-    magnitudes: np.ndarray, answers: np.ndarray, largest_error: np.ndarray
+    magnitudes: np.ndarray, answers: np.ndarray, largest_output: np.ndarray
 ) -> np.ndarray:
     """Bound the rounding error of logits whose terms have absolute sums of at most `magnitudes`."""
     dim = answers.shape[1]
-    rounding = _gamma(dim) * magnitudes + dim * _TINY * (1 + np.abs(answers).max() + largest_error)
+    flushed = dim * _TINY * (1 + np.abs(answers).max() + largest_output)
+    rounding = _gamma(dim) * magnitudes + flushed
     return np.where(magnitudes < _HUGE, rounding, np.inf)
 
 

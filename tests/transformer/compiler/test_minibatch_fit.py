@@ -5,6 +5,15 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from factmem.transformer.compiler.minibatch_fit import (
+    Schedule,
+    _Batches,
+    _loss,
+    _Records,
+    fit_in_batches,
+    hardest_answers,
+    orthogonalize,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,15 +30,6 @@ from factmem.transformer import (
 )
 from factmem.transformer.compiler import minibatch_fit
 from factmem.transformer.compiler.fit import FitData, FittedWeights, initial_weights, model_outputs
-from factmem.transformer.compiler.minibatch_fit import (
-    Schedule,
-    _Batches,
-    _loss,
-    _Records,
-    fit_in_batches,
-    hardest_answers,
-    orthogonalize,
-)
 
 RECORDS = _Records(0, 0, 1, 1e-2, 0, 0)
 

@@ -44,6 +44,10 @@ from factmem.transformer.compiler.steps import (
 
 __all__ = ["Schedule", "WeightsFit", "fit_weights"]
 
+_KEY_RATE = 3e-3
+"""With 900 facts in 3,120 parameters, 4,000 steps recall 96% with this rate and 88% with fixed keys
+(mean of two seeds); with 9,646 facts at 1.6 bits a parameter, 94.4%, and 91.7% with a third of it.
+"""
 _MARGIN_FACTOR, _MARGIN_STEP = 1.5, 0.5
 """The margin that facts need in a finish, relative to what the last certificate took off, and its
 increase from finish to finish: each changes what the next certificate takes off."""
@@ -51,6 +55,7 @@ _VERY_FEW, _GENTLE = 1e-3, 0.3
 """With at most this fraction of facts left a finish is a third as long, for each is in every batch,
 and its rate 0.3 times as large: with the whole rate it broke more of 54,031 facts than it mended (2
 became 9)."""
+_WEAK_WEIGHT = 2.0
 _REFRESHES_PER_ROUND = 8
 _MAX_NOISE = 1024
 """The number of noise tokens, those with the highest scores, that are kept below EOS in a step."""
@@ -67,8 +72,9 @@ class Schedule:
         epochs: passes over all facts in the first round.
         rate: the largest learning rate of the first round.
         max_rounds: the number of rounds after which the fit gives up.
-        finish_epochs: passes in a round that follows when few facts are left.
-        finish_rate: the learning rate of such a round, relative to that of the first.
+        max_full_rounds: the same for rounds that begin with more than a few facts.
+        finish_epochs: passes in a finish, a round that follows when few facts are left.
+        finish_rate: the learning rate of a finish, relative to that of the first round.
         finish_decay: the factor of that rate from one such round to the next.
         few: the fraction of facts not certified below which they are few.
     """
@@ -77,6 +83,7 @@ class Schedule:
     epochs: int
     rate: float = 1e-2
     max_rounds: int = 10
+    max_full_rounds: int = 10
     finish_epochs: int = 15
     finish_rate: float = 0.3
     finish_decay: float = 0.6
@@ -86,8 +93,9 @@ class Schedule:
     def default(cls, facts: int, load: float) -> "Schedule":
         """Return a schedule that suits a number of facts and bits per parameter."""
         if facts <= MAX_FULL_BATCH_FACTS:
-            steps = round(1000 * max(1.0, load / 0.5) ** 3)
-            return cls(facts, steps, rate=0.1, max_rounds=5, finish_epochs=500)
+            steps = round(1000 * min(32.0, max(1.0, load / 0.5) ** 5))
+            finish = {"finish_epochs": max(500, steps // 8), "finish_rate": 0.1}
+            return cls(facts, steps, rate=0.1, max_rounds=4, max_full_rounds=2, **finish)
         batch_size = min(512, max(64, 2 ** round(math.log2(max(facts, 1) / 40))))
         return cls(batch_size, round(40 * max(1.0, load / 0.6) ** 2))
 
@@ -179,6 +187,8 @@ def fit_weights(
         factor = _MARGIN_FACTOR + _MARGIN_STEP * records.finishes
         required, wrong = _required_margins(weights, balanced, certified, data, factor)
         records = _next_round(records, count, wrong, facts, schedule)
+        if records.trains_keys and records.round - records.finishes >= schedule.max_full_rounds:
+            break
         if again:  # a finish that made nothing better: once more from its start, more gently
             required, weak, weights = progress.required, progress.weak, progress.best
         elif count > schedule.few * facts:
@@ -262,7 +272,8 @@ def _run_round(
     per_call = max(1, min(per_call, math.ceil(steps / _REFRESHES_PER_ROUND)))
     refresh = max(1, steps // (_REFRESHES_PER_ROUND * per_call)) * per_call
     scale = initial_logit_scale(data)
-    numbers = RoundNumbers(steps, records.rate, float(records.trains_keys), scale)
+    key_rate = _KEY_RATE if records.trains_keys else 0.0
+    numbers = RoundNumbers(steps, records.rate, key_rate, scale)
     numbers = jax.tree.map(jnp.float32, numbers)
     required = jnp.asarray(progress.required)
     key = jr.fold_in(jr.key(seed), records.round)
@@ -309,7 +320,9 @@ class _Batches:
         records: _Records,
     ) -> None:
         self.facts, self.weak, self.size = facts, weak, schedule.batch_size
-        self.regular = self.size // 2 if len(weak) else self.size
+        # At most half of a batch, and no more than a fixed weight for each of them.
+        extra = math.ceil(_WEAK_WEIGHT * self.size * len(weak) / facts)
+        self.regular = self.size - min(self.size // 2, extra)
         self.seed = [seed, records.round]
         self._epoch, self._order = -1, np.empty(0, np.int64)
 
