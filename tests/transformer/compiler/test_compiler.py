@@ -30,7 +30,13 @@ from factmem.transformer import (
     compile_smallest,
     recall,
 )
-from factmem.transformer.compiler.fit import FitData, FittedWeights, balance, model_outputs
+from factmem.transformer.compiler.fit import Schedule
+from factmem.transformer.compiler.known_inputs import (
+    FitData,
+    FittedWeights,
+    balance,
+    model_outputs,
+)
 from factmem.transformer.compiler.shapes import default_dim
 
 TABLE = FactTable.random(8, 8, 3, seed=0)
@@ -78,7 +84,7 @@ def test_fit_stops_at_the_weights_that_are_returned(monkeypatch):
 
     monkeypatch.setattr("factmem.transformer.compiler.compiler.certify", record)
     result = compile_table()
-    # The last check, inside the fit and so in 64-bit mode, is the final certificate.
+    # The last check, inside the fit, is the final certificate.
     weights, certificate = calls[-1]
     assert certificate.certified_accuracy == 1
     assert eqx.tree_equal(weights, result.model.weights)
@@ -153,11 +159,11 @@ def test_compiles_a_single_fact():
 
 def test_too_small_a_shape_is_not_certified(monkeypatch):
     # The full schedule does not certify this shape either; a short one keeps the test fast.
-    monkeypatch.setattr("factmem.transformer.compiler.fit._CROSS_ENTROPY_ITERATIONS", 300)
-    monkeypatch.setattr("factmem.transformer.compiler.fit._STAGE_ITERATIONS", 60)
+    short = Schedule(64, 300, rate=0.1, max_rounds=2, finish_epochs=60)
+    monkeypatch.setattr(Schedule, "default", staticmethod(lambda facts, load: short))
     reports = []
     result = compile_table(
-        shape=Shape(10, 4, 1, 1), report=lambda steps, loss: reports.append(steps)
+        shape=Shape(10, 4, 1, 1), report=lambda steps, **values: reports.append(steps)
     )
     assert result.certificate.certified_accuracy < 1.0
     assert result.status is CompileStatus.NOT_CERTIFIED
@@ -176,16 +182,16 @@ def test_result_is_float32_under_strict_promotion_and_64_bit_mode(small):
 @given(st.integers(0, 10**6))
 def test_balance_only_scales_the_outputs(seed):
     rng = np.random.default_rng(seed)
-    readout = FittedWeights(
-        *(rng.normal(size=s) for s in ((3, 2, 5), (3, 2, 5), (4, 5), (4,), (4, 5)))
-    )
+    shapes = ((3, 5), (3, 2, 5), (3, 2, 5), (4, 5), (4,), (4, 5))
+    readout = FittedWeights(*(rng.normal(size=shape) for shape in shapes))
     readout = readout._replace(mlp_in=readout.mlp_in * np.array([[1e-3], [1], [1], [1e3]]))
     data = FitData(
-        rng.normal(size=(9, 5)),
-        rng.normal(size=(9, 3)),
-        rng.integers(9, size=(7, 3)),
-        np.zeros((2, 5)),
-        np.zeros(7, int),
+        tokens=rng.normal(size=(9, 5)),
+        known=rng.integers(9, size=(7, 3)),
+        outputs=np.zeros((2, 5)),
+        target=np.zeros(7, int),
+        noise=np.zeros((1, 5)),
+        noise_gap=np.zeros(()),
     )
     with jax.enable_x64(True):
         before = np.asarray(model_outputs(readout, data))

@@ -153,7 +153,20 @@ def compile_facts(
     """
     _check(prompts, embeddings, shape)
     check_memory(prompts, shape)
-    # The certificate is about float32, so weights are float32, whatever jax's default.
+    # The certificate is about float32, so everything is float32, whatever jax's default.
+    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
+        return _compile(prompts, embeddings, shape, key, convention, report, checkpoint)
+
+
+def _compile(
+    prompts: PromptDistribution,
+    embeddings: Embeddings,
+    shape: Shape,
+    key: Key[Array, ""],
+    convention: Convention,
+    report: Report | None,
+    checkpoint: str | os.PathLike[str] | None,
+) -> CompileResult:
     embeddings = jax.tree.map(_float32, embeddings)
     rng = np.random.default_rng(np.asarray(jr.key_data(key)).ravel())
     tokens = np.asarray(embeddings.tokens, np.float64)[: prompts.vocabulary.prompt_tokens]
@@ -162,9 +175,9 @@ def compile_facts(
     keys = (draw_keys if large else choose_keys)(tokens, prompts, shape.heads, rng=rng)
     data = _fit_data(tokens, prompts, embeddings, convention)
     checker = _Checker(partial(_build_model, embeddings, shape, prompts, convention), prompts)
-    sharpness = data.noise_gap / -(data.noise @ keys.T).max(axis=0)
-    sharp_keys = sharpness[:, None] * keys
-    start = initial_weights(data, sharp_keys, shape, bias=convention.mlp_bias, rng=rng)
+    gaps = -np.max(np.asarray(data.noise) @ keys.T, axis=0)
+    first_keys = keys * (np.asarray(data.noise_gap) / gaps)[:, None]
+    start = initial_weights(data, first_keys, shape, bias=convention.mlp_bias, rng=rng)
     fit = fit_weights(
         start,
         data,
@@ -226,9 +239,9 @@ def _build_model(
     entry = int(np.abs(eos).argmax())
     query = np.zeros_like(eos)
     query[entry] = (math.sqrt(shape.head_dim) if convention.scaled_scores else 1.0) / eos[entry]
-    fitted = jax.tree.map(_float32, fitted)
-    heads = rank_one_heads(fitted.key, _float32(query), shape.head_dim)
-    weights = rounded_to_integers(Weights(*heads, *fitted[1:]), DEFAULT_WEIGHT_BITS)
+    key, *others = jax.tree.map(_float32, fitted)
+    heads = rank_one_heads(key, _float32(query), shape.head_dim)
+    weights = rounded_to_integers(Weights(*heads, *others), DEFAULT_WEIGHT_BITS)
     return Transformer(weights, embeddings, shape, prompts.vocabulary, convention)
 
 

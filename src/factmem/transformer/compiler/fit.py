@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
 from factmem._core.checkpoint import Checkpoint, digest
 from factmem._core.constants import DEFAULT_WEIGHT_BITS
@@ -31,7 +31,12 @@ from factmem._core.lbfgs import FitStatus
 from factmem._core.progress import Report
 from factmem.memories.precision import rounded_to_integers
 from factmem.transformer.compiler.hardest_answers import hardest_answers
-from factmem.transformer.compiler.known_inputs import FitData, FittedWeights, balance
+from factmem.transformer.compiler.known_inputs import (
+    AnyArray,
+    FitData,
+    FittedWeights,
+    balance,
+)
 from factmem.transformer.compiler.shapes import MAX_FULL_BATCH_FACTS
 from factmem.transformer.compiler.steps import (
     RoundNumbers,
@@ -299,12 +304,12 @@ def _run_round(
 
 
 def _strongest_noise(
-    noise: Float[Array, "noise dim"], key: Float[Array, "heads dim"]
-) -> Float[Array, "strongest dim"]:
+    noise: Float[AnyArray, "noise dim"], key: Float[AnyArray, "heads dim"]
+) -> Float[AnyArray, "strongest dim"]:
     """Return the noise tokens that some head scores highest, in a fixed number."""
     if len(noise) <= _MAX_NOISE:
         return noise
-    highest = np.asarray(jnp.max(noise @ key.T, axis=1))
+    highest = np.asarray(jnp.max(jnp.asarray(noise) @ jnp.asarray(key).T, axis=1))
     return noise[np.sort(np.argpartition(-highest, _MAX_NOISE)[:_MAX_NOISE])]
 
 

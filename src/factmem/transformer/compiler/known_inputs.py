@@ -15,6 +15,7 @@ from jaxtyping import Array, Float, Int
 from factmem.transformer.shape import Shape
 
 __all__ = [
+    "AnyArray",
     "FitData",
     "FittedWeights",
     "attention_outputs",

@@ -203,6 +203,8 @@ def orthogonalize(matrices: Float[Array, "*stack rows columns"]) -> Array:
     transposed = matrices.shape[-2] < matrices.shape[-1]
     tall = jnp.swapaxes(matrices, -1, -2) if transposed else matrices
     rows, columns = tall.shape[-2:]
+    # First by the largest entry: the squares of gradients near 1e-20 would underflow.
+    tall = tall / (jnp.max(jnp.abs(tall), axis=(-2, -1), keepdims=True) + 1e-30)
     tall = tall / (jnp.linalg.norm(tall, axis=(-2, -1), keepdims=True) + 1e-20)
     gram = jnp.swapaxes(tall, -1, -2) @ tall
     identity = jnp.broadcast_to(jnp.eye(columns, dtype=tall.dtype), gram.shape)
