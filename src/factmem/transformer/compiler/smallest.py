@@ -27,7 +27,7 @@ from factmem.transformer.shape import Shape
 
 __all__ = ["compile_smallest"]
 
-_INITIAL_DENSITY = 0.23
+_INITIAL_DENSITY = 0.25
 """Facts per parameter of the first shape."""
 _MIN_DENSITY = 0.02
 _SHRINK, _GROW = 0.97, 1.08
