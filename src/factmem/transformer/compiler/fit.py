@@ -30,6 +30,7 @@ from factmem._core.constants import DEFAULT_WEIGHT_BITS
 from factmem._core.lbfgs import FitStatus
 from factmem._core.progress import Report
 from factmem.memories.precision import rounded_to_integers
+from factmem.transformer.compiler.confusion import ConfusedPairs, confused_pairs
 from factmem.transformer.compiler.hardest_answers import hardest_answers
 from factmem.transformer.compiler.known_inputs import (
     AnyArray,
@@ -282,7 +283,7 @@ def _run_round(
     numbers = jax.tree.map(jnp.float32, numbers)
     required = jnp.asarray(progress.required)
     key = jr.fold_in(jr.key(seed), records.round)
-    hard, accuracy, inputs = None, 0.0, data
+    hard, accuracy, inputs, pairs = None, 0.0, data, ConfusedPairs.none()
     for step in range(int(state.steps), steps, per_call):
         if step % refresh == 0 or hard is None:
             saver.save(progress, records)
@@ -290,11 +291,16 @@ def _run_round(
             rng = np.random.default_rng([seed, records.round, first])
             hard, margins = hardest_answers(state.weights, data, rng=rng)
             accuracy = float(np.mean(margins > 0))
+            if key_rate:
+                pairs = confused_pairs(state.weights, data, rng=rng)
+                if os.environ.get("DBG"): print(step, accuracy, int(pairs.present.sum()), flush=True)
             inputs = data._replace(noise=_strongest_noise(data.noise, state.weights.key))
         call = min(per_call, steps - step)
         facts = jnp.asarray(np.stack([batches[step + i] for i in range(call)]), jnp.int32)
         step_key = jr.fold_in(key, step)
-        state, loss = take_steps(state, inputs, facts, hard, required, numbers, step_key, sampled)
+        state, loss = take_steps(
+            state, inputs, pairs, facts, hard, required, numbers, step_key, sampled
+        )
         progress = progress._replace(state=state)
         if report is not None:
             left = steps - step - call

@@ -18,6 +18,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
+from factmem.transformer.compiler.confusion import ConfusedPairs, separation_penalty
 from factmem.transformer.compiler.known_inputs import FitData, FittedWeights, model_outputs
 
 __all__ = [
@@ -87,6 +88,7 @@ class RoundNumbers(NamedTuple):
 def take_steps(
     state: State,
     data: FitData,
+    pairs: ConfusedPairs,
     facts: Int[Array, "steps batch"],
     hard: Int[Array, "facts hard"],
     required: Float[Array, " facts"],
@@ -120,7 +122,13 @@ def take_steps(
         inputs = data._replace(known=data.known[batch], target=data.target[batch])
         competitors = hard[batch] if sampled < answers else None
         loss, gradient = jax.value_and_grad(loss_of_batch)(
-            state.weights, inputs, drawn, competitors, required[batch], jnp.float32(numbers.scale)
+            state.weights,
+            inputs,
+            pairs,
+            drawn,
+            competitors,
+            required[batch],
+            jnp.float32(numbers.scale),
         )
         return _update(state, gradient, numbers), loss
 
@@ -132,6 +140,7 @@ def take_steps(
 def loss_of_batch(
     weights: FittedWeights,
     inputs: FitData,
+    pairs: ConfusedPairs,
     drawn: Int[Array, " sampled"],
     hard: Int[Array, "batch hard"] | None,
     required: Float[Array, " batch"],
@@ -155,7 +164,9 @@ def loss_of_batch(
     everything = jnp.concatenate([right[:, None], logits], axis=1)
     scores = jnp.asarray(inputs.noise) @ jnp.asarray(weights.key).T
     violations = jnp.maximum(0.0, scores + jnp.asarray(inputs.noise_gap))
-    penalty = _NOISE_PENALTY * jnp.sum(violations**2) / scores.shape[1]
+    penalty = jnp.sum(violations**2)
+    penalty += separation_penalty(jnp.asarray(weights.key), jnp.asarray(inputs.tokens), pairs)
+    penalty = _NOISE_PENALTY * penalty / scores.shape[1]
     return jnp.mean(jax.nn.logsumexp(everything, axis=1) - right) + penalty
 
 
