@@ -119,6 +119,7 @@ def measure_speed(spec: TransformerSpec, instance: Any) -> dict[str, float]:
     import jax.numpy as jnp
     import jax.random as jr
 
+    from factmem.transformer.compiler.confusion import ConfusedPairs
     from factmem.transformer.compiler.fit import Schedule
     from factmem.transformer.compiler.known_inputs import FitData, initial_weights
     from factmem.transformer.compiler.steps import (
@@ -154,7 +155,8 @@ def measure_speed(spec: TransformerSpec, instance: Any) -> dict[str, float]:
     facts = jnp.asarray(rng.integers(table_facts, size=(steps, batch)), jnp.int32)
     hard = jnp.asarray(rng.integers(len(outputs), size=(table_facts, 16)), jnp.int32)
     numbers = jax.tree.map(jnp.float32, RoundNumbers(100.0, 1e-2, 3e-3, 0.1))
-    arguments = jax.tree.map(device_array, data), facts, hard, jnp.zeros(table_facts), numbers
+    data = jax.tree.map(device_array, data)
+    arguments = data, ConfusedPairs.none(), facts, hard, jnp.zeros(table_facts), numbers
     seconds = seconds_of(take_steps, state, *arguments, jr.key(0), sampled)
     flops = 6 * steps * batch * (shape.parameters + shape.dim * sampled)
     matrix = jnp.asarray(rng.normal(size=(MATRIX, MATRIX)), jnp.float32)

@@ -12,6 +12,7 @@ from factmem.facts import FactTable, PromptDistribution
 from factmem.facts.prompts import SplitPrompts, TokenPrompts, count_tokens
 from factmem.transformer import Embeddings, Shape, Transformer, Weights, certify
 from factmem.transformer.certificate import _scores
+from factmem.transformer.dense import dense_logits
 
 
 def two_facts(noise=2, length=5):
@@ -21,16 +22,16 @@ def two_facts(noise=2, length=5):
     )
 
 
-def build(prompts, tokens, answers, query, key, value, output):
-    """Return a transformer with one head and without an MLP."""
+def build(prompts, tokens, answers, query, key, value, output, mlp=None):
+    """Return a transformer with these heads and this MLP (input matrix, biases, outputs)."""
+    heads, head_dim, dim = np.shape(query)
+    mlp = mlp or (np.zeros((0, dim)), np.zeros(0), np.zeros((0, dim)))
     tokens, answers, *parts = (
         jnp.asarray(np.asarray(array, np.float32))
-        for array in (tokens, answers, query, key, value, output)
+        for array in (tokens, answers, query, key, value, output, *mlp)
     )
-    heads, head_dim, dim = parts[0].shape
-    no_mlp = jnp.zeros((0, dim))
-    weights = Weights(*parts, no_mlp, jnp.zeros(0), no_mlp)
-    shape = Shape(dim, heads, head_dim)
+    weights = Weights(*parts)
+    shape = Shape(dim, heads, head_dim, len(mlp[1]))
     return Transformer(weights, Embeddings(tokens, answers), shape, prompts.vocabulary)
 
 
@@ -127,3 +128,83 @@ def test_scores_are_bounded_in_both_orders_of_their_products(dim):
         sums = in_order(phi * upper, one), in_order(phi * lower, other)
         scores = (sums[0] * factors[0] + sums[1] * factors[1]) * np.float32(model.score_scale)
         assert (np.abs(scores - bound.center[:, 0]) <= bound.error[:, 0]).all()
+
+
+ANSWERS = row(0)[0] * np.array([[1.0], [-1.0]])
+BATCH = [[0, 2, 3, 3, 5], [1, 2, 3, 4, 5]]
+
+
+def test_values_relative_to_the_strongest_are_rounded_at_its_size():
+    """Attention by position is v + Σ p (u − v): much noise leaves little of a large v.
+
+    Weights of 3,960 noise tokens are a little more than half a unit in the last place of the sum.
+    """
+    strong, noise, head_dim = 40, 4000, 2
+    value = 0.56 * (strong + 3) / (strong + 2)
+    share = (strong + 3) * 2.0**-25 * 1.02 / value
+    prompts = two_facts(noise, noise + 3)
+    tokens = np.zeros((prompts.vocabulary.prompt_tokens, 4))
+    tokens[:2, 2], tokens[-1, 0] = [1, -1], 1
+    tokens[3 + strong : -1, 1] = np.log(share)
+    zeros = np.zeros((1, head_dim, 4))
+    query, key, values, output = (zeros.copy() for _ in range(4))
+    query[0, 0, 0], key[0, 0, 1] = 2, 0.5 * np.sqrt(head_dim)
+    values[:, :, 2], output[:, 0, 0] = value * 1024, 1
+    mlp = np.zeros((1, 4)), np.array([1.0]), np.array([[-13.535, 0, 0, 0]])
+    model = build(prompts, tokens, ANSWERS, query, key, values, output, mlp)
+    prompt = np.concatenate([[0, 2], np.arange(3, 3 + noise), [3 + noise]])
+    logits = eqx.filter_jit(dense_logits)(model, jnp.asarray(prompt))
+    certified = certify(model, prompts, noise="distinct").margins[0]
+    assert certified <= float(logits[0] - logits[1])
+
+
+@pytest.mark.parametrize("size", [1e30, 1e3])
+def test_scores_that_overflow_certify_nothing(size):
+    """All values are equal, so that shares do not matter in exact arithmetic."""
+    prompts = two_facts()
+    tokens = np.zeros((6, 4))
+    tokens[:2, 1], tokens[:, 2], tokens[-1, 0] = 60, 1, 1
+    model = build(prompts, tokens, ANSWERS, row(0, size), row(1, size), row(2), row(0))
+    certified = certify(model, prompts).margins
+    overflows = any(~np.isfinite(margins[0]) for margins in margins_in_all_forms(model, BATCH))
+    assert overflows == (size == 1e30)
+    assert (certified[0] > 0) != overflows
+
+
+def test_overflow_of_a_token_outside_the_prompt_certifies_nothing():
+    """Token counts multiply the value of every token, also by zero."""
+    prompts = PromptDistribution.from_table(FactTable(np.array([[0], [1], [0]])), noise=2, length=5)
+    tokens = np.zeros((7, 4))
+    tokens[:3, 1], tokens[:3, 2], tokens[2, 3], tokens[-1, 0] = 60, [1, -1, 1], 1e30, 1
+    parts = [np.concatenate(pair) for pair in ([row(0)] * 2, [row(1)] * 2)]
+    values = np.concatenate([row(2), row(3, 1e30)])
+    output = np.concatenate([row(0), 0 * row(0)])
+    model = build(prompts, tokens, ANSWERS, *parts, values, output)
+    counts, *_ = margins_in_all_forms(model, [[0, 3, 4, 4, 6]])
+    assert np.isnan(counts[0])
+    assert (certify(model, prompts).margins == -np.inf).all()
+
+
+@pytest.mark.parametrize("size", [1e35, 1e36, 1e37])
+def test_products_of_shares_and_small_embeddings_may_vanish(size):
+    """Prompts as tokens multiply attention and φ, which is subnormal, and then by a large V."""
+    prompts = two_facts(2, 101)
+    tokens = np.zeros((6, 4))
+    tokens[:, 2], tokens[-1, 0] = 1 / size, 1
+    model = build(prompts, tokens, ANSWERS, row(0), 0 * row(1), row(2, size), row(0))
+    prompt = [[0, 2, *[3] * 98, 5]]
+    certified = certify(model, prompts).margins[0]
+    assert all(certified <= margins[0] for margins in margins_in_all_forms(model, prompt))
+
+
+def test_a_bias_that_overflows_certifies_nothing():
+    """x·W = 1.5e38 and a bias of 3e38 are finite; their sum is not."""
+    prompts = two_facts()
+    tokens = np.zeros((6, 4))
+    tokens[:2, 1], tokens[:2, 2], tokens[:, 3], tokens[-1, 0] = 60, [1, -1], 1, 1
+    query, key = np.concatenate([row(0)] * 2), np.concatenate([row(1)] * 2)
+    values, output = np.concatenate([row(2), row(3)]), np.concatenate([row(0), row(3, 1.5e38)])
+    mlp = row(3)[0], np.array([3.0e38]), row(1, 1e-38)[0]
+    model = build(prompts, tokens, ANSWERS, query, key, values, output, mlp)
+    assert all(np.isnan(margins).all() for margins in margins_in_all_forms(model, BATCH))
+    assert (certify(model, prompts).margins == -np.inf).all()

@@ -190,6 +190,8 @@ def certify(
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         bounds = _Bounds(model, prompts, noise)
         margins, leaks, exact = (np.empty(prompts.facts) for _ in range(3))
+        if bounds.overflow:
+            return Certificate(np.full(prompts.facts, -np.inf), np.ones(prompts.facts))
         for block in bounds.blocks():
             outputs, leaks[block] = bounds.outputs(block)
             margins[block], exact[block] = _margins_by_norm(outputs, bounds.answers, targets[block])
@@ -229,8 +231,13 @@ class _Bounds:
             noise,
         )
         self.values = _values(model)
-        # Σ p φ may be summed before V is applied: rounding errors have the size of |V||φ|.
+        # 0 · ∞ is not a number: an overflow in any token, in a prompt or not, may reach all facts.
+        overflow = ~np.isfinite(self.scores.error).all() | ~np.isfinite(self.values.error).all()
+        self.overflow = bool(overflow)
+        # Σ p φ may be summed before V is applied: rounding errors have the size of |V||φ|, and
+        # terms p φ that are flushed to zero that of |V|.
         value, tokens = np.abs(_float64(weights.value)), np.abs(_prompt_tokens(model))
+        self.value_sizes = value.sum(axis=2)
         self.sizes = np.einsum("hkd,zd->zhk", value, tokens, optimize=True) * _WIDENING
         self.largest_size = self.sizes.max(axis=0)
         self.largest_noise_size = self.sizes[noise_tokens].max(axis=0)
@@ -298,11 +305,27 @@ def _attend(bounds: _Bounds, known: Int[np.ndarray, "facts 3"]) -> tuple[_Ball, 
     upper = mix + error + leak * np.maximum(0.0, highest[None] - (mix + error))
     magnitude = np.einsum("fih,fihk->fhk", high, bounds.sizes[known])
     magnitude += leak * bounds.largest_noise_size
+    magnitude += _reference_size(bounds, known, leaks, rest)
     rounding = _gamma(_SOFTMAX_ROUNDINGS) * magnitude + _sum_rounding(bounds, magnitude, rest)
     error = (upper - lower) / 2 + rounding * _WIDENING
     rows = (len(known), -1)
     middle = (upper + lower) / 2
     return _Ball.around(middle.reshape(rows), error.reshape(rows) * _WIDENING), leaks.max(axis=1)
+
+
+def _reference_size(
+    bounds: _Bounds, known: Int[np.ndarray, "facts 3"], leaks: np.ndarray, rest: np.ndarray
+) -> Float[np.ndarray, "facts heads head_dim"]:
+    """Bound (1 − p_s)|v_s|, where s is the token with the highest float32 score in a prompt.
+
+    Attention by position is v_s + Σ p_i (v_i − v_s). If s is the strongest known token, 1 − p_s is
+    at most `rest`; if it is another token, p_s is at least as large as the share of the former,
+    which is then at most 1/2. Noise cannot be the strongest if its share is below 1/4, for then
+    some known token has more weight than all noise.
+    """
+    size = bounds.sizes[known].max(axis=1)
+    strong_noise = (leaks >= 0.25)[:, :, None] * bounds.largest_noise_size
+    return 2 * rest[:, :, None] * np.maximum(size, strong_noise)
 
 
 def _sum_rounding(
@@ -317,7 +340,7 @@ def _sum_rounding(
     small = terms * rest[:, :, None] * size
     sums = 2 * np.minimum(small, _gamma(terms) * magnitude) / (1 - terms * _UNIT_ROUNDOFF)
     vanished = 2 * np.minimum(small, terms * _FLUSHED * (1 + size))
-    return sums + vanished + terms * (_TINY * (1 + size) + _FLUSHED)
+    return sums + vanished + terms * (_TINY * (1 + size + bounds.value_sizes) + _FLUSHED)
 
 
 def _attention_shares(
@@ -504,7 +527,9 @@ def _linearized_error(attended: _Ball, output: _Matrix, mlp: _MLP) -> np.ndarray
 
 def _sum(left: _Ball, right: _Ball) -> _Ball:
     center, error = left.center + right.center, left.error + right.error
-    rounding = (_gamma(1) * (np.abs(center) + error) + 3 * _TINY) * _WIDENING
+    size = np.abs(center) + error
+    rounding = (_gamma(1) * size + 3 * _TINY) * _WIDENING
+    rounding = np.where(size < _HUGE, rounding, np.inf)
     radius = left.radius + right.radius + np.linalg.norm(rounding, axis=1)
     return _Ball.around(center, error * _WIDENING + rounding, radius * _WIDENING)
 
@@ -602,7 +627,8 @@ def _row_max(rows: np.ndarray) -> np.ndarray:
 
 def _gamma(terms: int) -> float:
     """Return γ_n, the error of a float32 sum of n products relative to the sum of magnitudes."""
-    return terms * _UNIT_ROUNDOFF / (1 - terms * _UNIT_ROUNDOFF)
+    relative = terms * _UNIT_ROUNDOFF
+    return relative / (1 - relative) if relative < 1 else math.inf
 
 
 def _exact(numbers: np.ndarray) -> _Interval:

@@ -21,6 +21,7 @@ from factmem.transformer import (
 )
 from factmem.transformer.compiler import fit as fit_module
 from factmem.transformer.compiler import hardest_answers as hardest_answers_module
+from factmem.transformer.compiler.confusion import ConfusedPairs, separation_penalty
 from factmem.transformer.compiler.fit import (
     Schedule,
     _Batches,
@@ -113,7 +114,8 @@ def test_loss_is_the_cross_entropy_over_distinct_answers_with_a_margin():
     drawn = jnp.asarray([0, 3, 5, 7], jnp.int32)
     hard = jnp.asarray(np.random.default_rng(0).integers(12, size=(30, 2)), jnp.int32)
     required = jnp.linspace(0, 1, 30)
-    actual = jax.jit(loss_of_batch)(weights, data, drawn, hard, required, jnp.asarray(0.7))
+    pairs = ConfusedPairs.of(data.known[[[0, 1], [2, 3]]])
+    actual = jax.jit(loss_of_batch)(weights, data, pairs, drawn, hard, required, jnp.asarray(0.7))
     logits = 0.7 * outputs_by_hand(weights, data) @ data.outputs.T.astype(float)
     losses = []
     for fact, target in enumerate(data.target):
@@ -122,7 +124,9 @@ def test_loss_is_the_cross_entropy_over_distinct_answers_with_a_margin():
         losses.append(-right + np.log(np.exp(right) + np.exp(logits[fact, others]).sum()))
     scores = data.noise.astype(float) @ np.asarray(weights.key, float).T
     penalty = 0.02 * np.sum(np.maximum(0, scores + 1.5) ** 2) / 3
-    assert penalty > 0.01
+    separation = 0.02 * float(separation_penalty(weights.key, data.tokens, pairs)) / 3
+    assert min(penalty, separation) > 0.01
+    penalty += separation
     assert float(actual) == pytest.approx(np.mean(losses) + penalty, rel=1e-4)
 
 
@@ -139,7 +143,15 @@ def test_keys_move_until_noise_scores_below_eos():
         numbers = jax.tree.map(jnp.float32, RoundNumbers(1000, 1e-2, key_rate, 0.1))
         device_data = jax.tree.map(jnp.asarray, data)
         moved, _ = take_steps(
-            state, device_data, facts, hard, required, numbers, jr.key(0), sampled
+            state,
+            device_data,
+            ConfusedPairs.none(),
+            facts,
+            hard,
+            required,
+            numbers,
+            jr.key(0),
+            sampled,
         )
         assert violation(state.weights.key) > 1.5  # some noise scores above EOS
         assert (violation(moved.weights.key) < 1.0) == holds

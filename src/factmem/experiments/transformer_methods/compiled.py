@@ -8,7 +8,9 @@ from factmem.experiments.transformer_methods import TransformerMethod, register_
 __all__ = ["Compile"]
 
 _TYPICAL_ITERATIONS = 3000
-"""Of L-BFGS."""
+"""Steps of the fit of a small table."""
+_VERSION = 2
+"""Of the compiler's results: runs of other versions are not reused. Version 1 fitted with L-BFGS."""
 
 
 @register_transformer_method(
@@ -78,6 +80,7 @@ class Compile(TransformerMethod):
             "smallest_dim": self.dim,
             "embedding": self.embedding,
             "time_limit": self.time_limit,
+            "compiler_version": _VERSION,
         }
 
     @classmethod

@@ -21,7 +21,7 @@ _FACT_BYTES = 250
 
 @dataclass(frozen=True)
 class CompileCost:
-    """An estimate for one compilation by minibatches.
+    """An estimate for one compilation.
 
     Args:
         seconds: time of the first round and of two certificates, on two cores.

@@ -293,7 +293,6 @@ def _run_round(
             accuracy = float(np.mean(margins > 0))
             if key_rate:
                 pairs = confused_pairs(state.weights, data, rng=rng)
-                if os.environ.get("DBG"): print(step, accuracy, int(pairs.present.sum()), flush=True)
             inputs = data._replace(noise=_strongest_noise(data.noise, state.weights.key))
         call = min(per_call, steps - step)
         facts = jnp.asarray(np.stack([batches[step + i] for i in range(call)]), jnp.int32)
