@@ -542,17 +542,12 @@ def _margins_by_norm(
 ) -> tuple[Float[np.ndarray, " facts"], Float[np.ndarray, " facts"]]:
     """Bound the smallest margin of every fact with one matrix product.
 
-    |(u_a* − u_y)·δ| ≤ (‖u_a*‖ + max ‖u‖) ‖δ‖, and Σ |u_i F_i| ≤ ‖u‖ ‖F‖.
-
     Returns:
         A lower bound, and an upper bound: the margin of the center.
     """
-    margins = _center_margins(outputs, answers, targets).min(axis=1)
-    reach = answers.norms[targets] + answers.norms.max()
-    magnitudes = (np.linalg.norm(outputs.center, axis=1) + outputs.radius) * reach
-    largest = _row_max(np.abs(outputs.center) + outputs.error)
-    rounding = 2 * _logit_rounding(magnitudes, answers.table, largest)
-    bound = margins - (outputs.radius * reach + rounding) * _WIDENING
+    logits, right = _center_logits(outputs, answers, targets)
+    margins = right - logits.max(axis=1)
+    bound = margins - _slack_by_norm(outputs, answers, targets)
     return np.where(outputs.finite, bound, -np.inf), np.where(outputs.finite, margins, -np.inf)
 
 
@@ -568,35 +563,53 @@ def _margins_by_entry(
     the center: no answer above the latter can have the smallest bound.
     """
     table, center, error = answers.table, outputs.center, outputs.error
-    margins = _center_margins(outputs, answers, targets)
+    logits, right = _center_logits(outputs, answers, targets)
+    slack = _slack_by_norm(outputs, answers, targets)
+    enough = np.minimum(right - logits.max(axis=1), needed)
+    facts, others = np.nonzero(logits > (right - slack - enough)[:, None])
+    margins = right[facts] - logits[facts, others]
+    logits[facts, others] = -np.inf
+    result = right - logits.max(axis=1) - slack  # of the answers that do not matter
     sizes = np.abs(center) + error
-    rounding = _logit_rounding(sizes @ np.abs(table).T, table, _row_max(sizes)[:, None])
-    rounding = rounding + np.take_along_axis(rounding, targets[:, None], axis=1)
-    reach = answers.norms[targets][:, None] + answers.norms[None, :]
-    by_norm = margins - (reach * outputs.radius[:, None] + rounding) * _WIDENING
-    result = np.where(outputs.finite, np.inf, -np.inf)
-    enough = by_norm >= np.minimum(margins.min(axis=1, keepdims=True), needed)
-    np.fmin(result, np.where(enough, by_norm, np.inf).min(axis=1), out=result)
-    facts, others = np.nonzero(~enough & outputs.finite[:, None])
+    largest = _row_max(sizes)
     size = max(1, _MAX_BLOCK_ENTRIES // table.shape[1])
     for start in range(0, len(facts), size):
-        fact, other = facts[start : start + size], others[start : start + size]
-        differences = np.abs(table[targets[fact]] - table[other])
+        block = slice(start, start + size)
+        fact, target, other = facts[block], table[targets[facts[block]]], table[others[block]]
+        differences = np.abs(target - other)
         by_entries = np.einsum("pd,pd->p", differences, error[fact])
         by_norms = np.linalg.norm(differences, axis=1) * outputs.radius[fact]
-        slack = (np.fmin(by_entries, by_norms) + rounding[fact, other]) * _WIDENING
-        np.minimum.at(result, fact, margins[fact, other] - slack)
-    return result
+        rounding = np.zeros(len(fact))
+        for embedding in (target, other):
+            magnitudes = np.einsum("pd,pd->p", sizes[fact], np.abs(embedding))
+            rounding += _logit_rounding(magnitudes, table, largest[fact])
+        error_of_margin = (np.fmin(by_entries, by_norms) + rounding) * _WIDENING
+        np.minimum.at(result, fact, margins[block] - error_of_margin)
+    return np.where(outputs.finite, result, -np.inf)
 
 
-def _center_margins(
+def _slack_by_norm(
     outputs: _Ball, answers: _Answers, targets: Int[np.ndarray, " facts"]
-) -> Float[np.ndarray, "facts outputs"]:
-    """Compute the margins of the center over all answers, infinite over the right one."""
+) -> Float[np.ndarray, " facts"]:
+    """Bound the error of every margin of a fact.
+
+    |(u_a* − u_y)·δ| ≤ (‖u_a*‖ + max ‖u‖) ‖δ‖, and Σ |u_i F_i| ≤ ‖u‖ ‖F‖.
+    """
+    reach = answers.norms[targets] + answers.norms.max()
+    magnitudes = (np.linalg.norm(outputs.center, axis=1) + outputs.radius) * reach
+    largest = _row_max(np.abs(outputs.center) + outputs.error)
+    rounding = 2 * _logit_rounding(magnitudes, answers.table, largest)
+    return (outputs.radius * reach + rounding) * _WIDENING
+
+
+def _center_logits(
+    outputs: _Ball, answers: _Answers, targets: Int[np.ndarray, " facts"]
+) -> tuple[Float[np.ndarray, "facts outputs"], Float[np.ndarray, " facts"]]:
+    """Compute the logits of the center, −∞ for the right answer, and those of the right answer."""
     logits = outputs.center @ answers.table.T
-    margins = np.take_along_axis(logits, targets[:, None], axis=1) - logits
-    np.put_along_axis(margins, targets[:, None], np.inf, axis=1)
-    return margins
+    right = np.take_along_axis(logits, targets[:, None], axis=1)
+    np.put_along_axis(logits, targets[:, None], -np.inf, axis=1)
+    return logits, right[:, 0]
 
 
 def _logit_rounding(

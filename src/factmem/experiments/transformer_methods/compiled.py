@@ -10,7 +10,7 @@ __all__ = ["Compile"]
 _TYPICAL_ITERATIONS = 3000
 """Steps of the fit of a small table."""
 _VERSION = 2
-"""Of the compiler's results: runs of other versions are not reused. Version 1 fitted with L-BFGS."""
+"""Of the results: runs of other versions are not reused. Version 1 fitted with L-BFGS."""
 
 
 @register_transformer_method(

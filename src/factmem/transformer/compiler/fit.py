@@ -62,7 +62,8 @@ _VERY_FEW, _GENTLE = 1e-3, 0.3
 and its rate 0.3 times as large: with the whole rate it broke more of 54,031 facts than it mended (2
 became 9)."""
 _WEAK_WEIGHT = 2.0
-_REFRESHES_PER_ROUND = 8
+_MAX_REFRESHES = 8
+"""Exact passes of a round; at most one every two epochs, for a pass costs a third of an epoch."""
 _MAX_NOISE = 1024
 """The number of noise tokens, those with the highest scores, that are kept below EOS in a step."""
 _STEP_FLOPS = 2e10
@@ -275,8 +276,9 @@ def _run_round(
     parameters = sum(leaf.size for leaf in jax.tree.leaves(state.weights))
     width = data.outputs.shape[1] * min(answers, sampled)
     per_call = int(_STEP_FLOPS // (6 * schedule.batch_size * (parameters + width)))
-    per_call = max(1, min(per_call, math.ceil(steps / _REFRESHES_PER_ROUND)))
-    refresh = max(1, steps // (_REFRESHES_PER_ROUND * per_call)) * per_call
+    refreshes = min(_MAX_REFRESHES, max(1, records.epochs // 2))
+    per_call = max(1, min(per_call, math.ceil(steps / refreshes)))
+    refresh = max(1, steps // (refreshes * per_call)) * per_call
     scale = initial_logit_scale(data)
     key_rate = _KEY_RATE if records.trains_keys else 0.0
     numbers = RoundNumbers(steps, records.rate, key_rate, scale)
