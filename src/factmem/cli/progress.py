@@ -47,21 +47,23 @@ def _bar(label: str, total: int | None, unit: str) -> Iterator[Report]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = [SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()]
-    if total is not None:
-        columns.insert(2, BarColumn())
-        columns.append(TextColumn("{task.fields[remaining]}"))
+    # Without a total, and until a report has `left`, the bar only shows that something happens.
+    columns = [SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()]
+    columns.append(TextColumn("{task.fields[remaining]}"))
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(label, total=total, remaining="")
         estimate = _Estimate(total)
 
         def report(steps: int | None, **values: Any) -> None:
+            counts: dict[str, Any] = {}
+            if steps is not None:  # otherwise the bar stays as it is
+                known = steps + values["left"] if "left" in values else total
+                counts = {"completed": steps, "total": known}
             bar.update(
                 task,
-                completed=steps or 0,
-                total=(steps or 0) + values["left"] if "left" in values else total,
                 description=_describe(label, steps, unit, values),
                 remaining=estimate.update(steps, values.get("left")),
+                **counts,
             )
 
         yield report

@@ -78,8 +78,8 @@ def test_certificate_is_that_of_the_returned_model(small):
 def test_fit_stops_at_the_weights_that_are_returned(monkeypatch):
     calls = []
 
-    def record(model, prompts):
-        calls.append((model.weights, certify(model, prompts)))
+    def record(model, prompts, **options):
+        calls.append((model.weights, certify(model, prompts, **options)))
         return calls[-1][1]
 
     monkeypatch.setattr("factmem.transformer.compiler.compiler.certify", record)
@@ -161,15 +161,18 @@ def test_too_small_a_shape_is_not_certified(monkeypatch):
     # The full schedule does not certify this shape either; a short one keeps the test fast.
     short = Schedule(64, 300, rate=0.1, max_rounds=2, finish_epochs=60)
     monkeypatch.setattr(Schedule, "default", staticmethod(lambda facts, load: short))
-    reports = []
-    result = compile_table(
-        shape=Shape(10, 4, 1, 1), report=lambda steps, **values: reports.append(steps)
-    )
+    reports, checks = [], []
+
+    def report(steps, *, certificate="", **values):
+        (checks if steps is None else reports).append(certificate or steps)
+
+    result = compile_table(shape=Shape(10, 4, 1, 1), report=report)
     assert result.certificate.certified_accuracy < 1.0
     assert result.status is CompileStatus.NOT_CERTIFIED
     assert result.metrics["fit_status"] != "condition_met"
     assert reports == sorted(reports)
     assert reports[-1] <= result.iterations
+    assert checks[-1] == "64 of 64 facts"
 
 
 def test_result_is_float32_under_strict_promotion_and_64_bit_mode(small):

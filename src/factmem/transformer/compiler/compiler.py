@@ -129,8 +129,8 @@ def compile_facts(
         shape: shape of the transformer.
         key: random key for the choice of head keys and the initial weights.
         convention: of the paper's experiments or theorems.
-        report: called with the number of iterations, the loss and, for large tables, the number of
-            iterations left and the accuracy.
+        report: called with the number of iterations, those left in this round, the loss and the
+            accuracy; during a certificate with None and the number of facts.
         checkpoint: a file from which an interrupted compilation of a large table goes on.
 
     Returns:
@@ -174,7 +174,8 @@ def _compile(
     large = prompts.facts > MAX_FULL_BATCH_FACTS
     keys = (draw_keys if large else choose_keys)(tokens, prompts, shape.heads, rng=rng)
     data = _fit_data(tokens, prompts, embeddings, convention)
-    checker = _Checker(partial(_build_model, embeddings, shape, prompts, convention), prompts)
+    build = partial(_build_model, embeddings, shape, prompts, convention)
+    checker = _Checker(build, prompts, report)
     gaps = -np.max(np.asarray(data.noise) @ keys.T, axis=0)
     first_keys = keys * (np.asarray(data.noise_gap) / gaps)[:, None]
     start = initial_weights(data, first_keys, shape, bias=convention.mlp_bias, rng=rng)
@@ -208,9 +209,12 @@ class _Checker:
     """Builds and certifies models; the last one is kept, for it is often the final one."""
 
     def __init__(
-        self, build: Callable[[FittedWeights], Transformer], prompts: PromptDistribution
+        self,
+        build: Callable[[FittedWeights], Transformer],
+        prompts: PromptDistribution,
+        report: Report | None,
     ) -> None:
-        self._build, self._prompts = build, prompts
+        self._build, self._prompts, self._report = build, prompts, report
         self._last: tuple[FittedWeights, Transformer, Certificate] | None = None
 
     def check(self, weights: FittedWeights) -> tuple[Transformer, Certificate]:
@@ -218,9 +222,13 @@ class _Checker:
         if self._last is not None and eqx.tree_equal(weights, self._last[0]) is True:
             return self._last[1:]
         model = self._build(weights)
-        certificate = certify(model, self._prompts)
+        certificate = certify(model, self._prompts, report=self._report_facts)
         self._last = weights, model, certificate
         return model, certificate
+
+    def _report_facts(self, facts: int, left: int) -> None:
+        if self._report is not None:
+            self._report(None, certificate=f"{facts:,} of {facts + left:,} facts")
 
 
 # ---- assembly ------------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ def compile_smallest(
     last_error: FactmemError | None = None
 
     def attempt(shape: Shape, embeddings: Embeddings) -> CompileResult | None:
-        def report_shape(iterations: int, **values: Any) -> None:
+        def report_shape(iterations: int | None, **values: Any) -> None:
             if report is not None:
                 report(iterations, **values, shape=_describe(shape))
 
