@@ -37,7 +37,9 @@ from factmem.transformer.compiler.known_inputs import (
     FitData,
     FittedWeights,
     balance,
+    model_outputs,
 )
+from factmem.transformer.compiler.repair import repair
 from factmem.transformer.compiler.shapes import MAX_FULL_BATCH_FACTS
 from factmem.transformer.compiler.steps import (
     RoundNumbers,
@@ -57,6 +59,10 @@ _KEY_RATE = 3e-3
 _MARGIN_FACTOR, _MARGIN_STEP = 1.5, 0.5
 """The margin that facts need in a finish, relative to what the last certificate took off, and its
 increase from finish to finish: each changes what the next certificate takes off."""
+_MAX_REPAIRS, _RESERVE = 3, 0.1
+"""Repairs of one round; and the margin that certified facts keep beyond what their certificates
+take off, relative to it, if they have it."""
+_SAMPLE_FACTS = 4096
 _VERY_FEW, _GENTLE = 1e-3, 0.3
 """With at most this fraction of facts left a finish is a third as long, for each is in every batch,
 and its rate 0.3 times as large: with the whole rate it broke more of 54,031 facts than it mended (2
@@ -84,6 +90,7 @@ class Schedule:
         finish_rate: the learning rate of a finish, relative to that of the first round.
         finish_decay: the factor of that rate from one such round to the next.
         few: the fraction of facts not certified below which they are few.
+        very_few: the same for a repair.
     """
 
     batch_size: int
@@ -95,6 +102,7 @@ class Schedule:
     finish_rate: float = 0.3
     finish_decay: float = 0.6
     few: float = 0.1
+    very_few: float = 0.01
 
     @classmethod
     def default(cls, facts: int, load: float) -> "Schedule":
@@ -178,12 +186,14 @@ def fit_weights(
     progress, records = saver.load(progress, records)
     while records.round < schedule.max_rounds:
         progress = _run_round(progress, records, data, schedule, seed, report, saver)
-        weights = progress.state.weights
-        key = rounded_to_integers(weights.key, DEFAULT_WEIGHT_BITS)
-        weights = weights._replace(key=key)
-        balanced = jax.tree.map(np.asarray, balance(weights, data))
-        certified = certified_margins(balanced)
-        weak = ~(certified > 0)
+        saver.save(progress, records)
+        key = rounded_to_integers(progress.state.weights.key, DEFAULT_WEIGHT_BITS)
+        weights = progress.state.weights._replace(key=key)
+        margins = _check(weights, data, certified_margins)
+        if 0 < margins.open.sum() <= max(1, schedule.very_few * facts):
+            steps = records.steps_before + _steps_of_round(records, facts, schedule)
+            weights, margins = _repair(weights, margins, data, certified_margins, steps, report)
+        weak = margins.open
         count = int(weak.sum())
         if count == 0:
             steps = records.steps_before + _steps_of_round(records, facts, schedule)
@@ -192,7 +202,10 @@ def fit_weights(
         if count < records.fewest:
             progress = progress._replace(best=weights)
         factor = _MARGIN_FACTOR + _MARGIN_STEP * records.finishes
-        required, wrong = _required_margins(weights, balanced, certified, data, factor)
+        required = factor * margins.lost
+        # Facts that are certified need no more than they have.
+        required = np.where(weak, required, np.minimum(required, margins.exact))
+        wrong = int(np.sum(~(margins.exact > 0)))
         records = _next_round(records, count, wrong, facts, schedule)
         if records.trains_keys and records.round - records.finishes >= schedule.max_full_rounds:
             break
@@ -202,31 +215,85 @@ def fit_weights(
             weak = np.zeros(facts, bool)
         if not again and wrong > schedule.few * facts:
             required = nothing
+        required = required.astype(np.float32)
         progress = progress._replace(state=State.start(weights), weak=weak, required=required)
         saver.save(progress, records)
     return WeightsFit(progress.best, records.steps_before, FitStatus.ITERATION_LIMIT)
 
 
-def _required_margins(
-    weights: FittedWeights,
-    balanced: FittedWeights,
-    certified: Float[np.ndarray, " facts"],
-    data: FitData,
-    factor: float,
-) -> tuple[Float[np.ndarray, " facts"], int]:
-    """Return a multiple of the margin that each certificate takes off, for these weights.
+class _Margins(NamedTuple):
+    """The smallest margin of every fact in the scale of the weights, not balanced.
 
-    The number is that of facts that are wrong even without noise and rounding errors.
+    Args:
+        exact: without noise and rounding errors.
+        certified: what the certificate leaves of it.
     """
-    rng = np.random.default_rng(0)
-    _, margins = hardest_answers(weights, data, rng=rng)
-    _, balanced_margins = hardest_answers(jax.tree.map(device_array, balanced), data, rng=rng)
-    ratio = np.linalg.norm(margins) / max(float(np.linalg.norm(balanced_margins)), 1e-30)
-    lost = np.where(np.isfinite(certified), balanced_margins - certified, 0.0)
-    required = factor * np.maximum(lost, 0.0)
-    # Facts that are certified need no more than they have.
-    required = np.where(certified > 0, np.minimum(required, balanced_margins), required) * ratio
-    return required.astype(np.float32), int(np.sum(~(margins > 0)))
+
+    exact: Float[np.ndarray, " facts"]
+    certified: Float[np.ndarray, " facts"]
+
+    @property
+    def open(self) -> Bool[np.ndarray, " facts"]:
+        """The facts that are not certified."""
+        return ~(self.certified > 0)
+
+    @property
+    def lost(self) -> Float[np.ndarray, " facts"]:
+        """What the certificate takes off."""
+        finite = np.isfinite(self.certified)
+        return np.where(finite, np.maximum(self.exact - self.certified, 0.0), 0.0)
+
+
+def _check(
+    weights: FittedWeights,
+    data: FitData,
+    certified_margins: Callable[[FittedWeights], Float[np.ndarray, " facts"]],
+) -> _Margins:
+    """Certify the balanced weights; the exact margins are computed only if a fact is open."""
+    balanced = jax.tree.map(np.asarray, balance(weights, data))
+    certified = certified_margins(balanced)
+    if np.all(certified > 0):
+        return _Margins(certified, certified)
+    _, exact = hardest_answers(weights, data, rng=np.random.default_rng(0))
+    # Balancing multiplies all outputs by one factor.
+    sample = data._replace(known=data.known[:_SAMPLE_FACTS])
+    balanced = jax.tree.map(device_array, balanced)
+    sizes = [float(jnp.linalg.norm(_outputs(w, sample))) for w in (weights, balanced)]
+    return _Margins(exact, certified * (sizes[0] / max(sizes[1], 1e-30)))
+
+
+_outputs = jax.jit(model_outputs)
+
+
+def _repair(
+    weights: FittedWeights,
+    margins: _Margins,
+    data: FitData,
+    certified_margins: Callable[[FittedWeights], Float[np.ndarray, " facts"]],
+    steps: int,
+    report: Report | None,
+) -> tuple[FittedWeights, _Margins]:
+    """Mend a few open facts by the last matrix; return the weights with the fewest open facts."""
+    best = weights, margins
+    for attempt in range(_MAX_REPAIRS):
+        factor = _MARGIN_FACTOR + _MARGIN_STEP * attempt
+        # Other facts may lose half of what their certificates leave.
+        spare = np.minimum(_RESERVE * margins.lost, 0.5 * margins.certified)
+        required = np.where(margins.open, factor * margins.lost, margins.lost + spare)
+
+        def report_short(short: int) -> None:
+            if report is not None:
+                report(steps, left=0, repaired_facts=short)
+
+        rng = np.random.default_rng(attempt)
+        weights, _ = repair(weights, data, margins.exact, required, rng=rng, report=report_short)
+        margins = _check(weights, data, certified_margins)
+        if margins.open.sum() >= best[1].open.sum():
+            break
+        best = weights, margins
+        if not margins.open.any():
+            break
+    return best
 
 
 def _next_round(

@@ -18,8 +18,10 @@ __all__ = [
     "AnyArray",
     "FitData",
     "FittedWeights",
+    "attended_values",
     "attention_outputs",
     "balance",
+    "hidden_units",
     "initial_weights",
     "model_outputs",
 ]
@@ -63,8 +65,8 @@ class FitData(NamedTuple):
     noise_gap: Float[AnyArray, ""]
 
 
-def attention_outputs(weights: FittedWeights, data: FitData) -> Float[Array, "facts dim"]:
-    """Compute F_MHSA of every fact, without the attention to noise."""
+def attended_values(weights: FittedWeights, data: FitData) -> Float[Array, "facts values"]:
+    """Compute the mean values V φ of all heads for every fact, without the attention to noise."""
     heads, head_dim, dim = weights.value.shape
     known, tokens = jnp.asarray(data.known), jnp.asarray(data.tokens)
     value = jnp.reshape(jnp.asarray(weights.value), (heads * head_dim, dim))
@@ -75,18 +77,29 @@ def attention_outputs(weights: FittedWeights, data: FitData) -> Float[Array, "fa
     shares = jax.nn.softmax(products[:, :, :heads], axis=1)
     values = jnp.reshape(products[:, :, heads:], (-1, 3, heads, head_dim))
     mixture = jnp.sum(shares[:, :, :, None] * values, axis=1)
-    return jnp.reshape(mixture, (-1, heads * head_dim)) @ jnp.reshape(
-        jnp.asarray(weights.output), (-1, dim)
-    )
+    return jnp.reshape(mixture, (-1, heads * head_dim))
+
+
+def attention_outputs(weights: FittedWeights, data: FitData) -> Float[Array, "facts dim"]:
+    """Compute F_MHSA of every fact, without the attention to noise."""
+    output = jnp.reshape(jnp.asarray(weights.output), (-1, weights.output.shape[2]))
+    return attended_values(weights, data) @ output
+
+
+def hidden_units(
+    weights: FittedWeights, x: Float[Array, "facts dim"]
+) -> Float[Array, "facts width"]:
+    """Compute the hidden units of the MLP for its inputs x."""
+    hidden = x @ weights.mlp_in.T
+    if weights.mlp_bias is not None:
+        hidden = hidden + weights.mlp_bias[None, :]
+    return jax.nn.relu(hidden)
 
 
 def model_outputs(weights: FittedWeights, data: FitData) -> Float[Array, "facts dim"]:
     """Compute F_TF of every fact."""
     x = attention_outputs(weights, data)
-    hidden = x @ weights.mlp_in.T
-    if weights.mlp_bias is not None:
-        hidden = hidden + weights.mlp_bias[None, :]
-    return x + jax.nn.relu(hidden) @ weights.mlp_out
+    return x + hidden_units(weights, x) @ weights.mlp_out
 
 
 def initial_weights(
