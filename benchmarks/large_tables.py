@@ -43,8 +43,8 @@ SIZES, LOAD = (30, 60, 120, 240), 0.6
 REAL = {"relations-factual": 1.3, "lama-trex": 1.1, "airports": 0.7}
 """Bits per parameter of the real tables."""
 PROMPTS = 10**5
-SEED = 201
-"""Settings of the compiler were chosen with seeds 0 to 108."""
+SEED = 202
+"""Settings of the compiler were chosen with seeds 0 to 201."""
 AIRPORT_COLUMNS = ("name", "city", "subd", "country", "tz", "icao", "elevation")
 ADAM_RATES = {"relations-factual": (1e-3, 3e-3, 1e-2), "airports": (3e-3,)}
 ADAM_STEPS = {"relations-factual": 2**14, "airports": 2**13}

@@ -75,7 +75,8 @@ def test_progress_counts_iterations(monkeypatch, capsys):
     monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", 0.0)
     assert main(["construct", "compiled", *map(str, (*SMALL, *SHAPE))]) == 0
     lines = capsys.readouterr().err
-    assert lines.startswith("compiled: 50 iterations, loss ")
+    assert lines.startswith("compiled: 125 iterations, left 875, loss ")
+    assert "\ncompiled: certificate 12 of 12 facts\n" in lines
     assert "recall: 12 prompts, left " in lines
     assert lines.splitlines()[-1].endswith(" prompts, left 0")
 

@@ -25,6 +25,7 @@ from factmem.transformer.compiler.confusion import ConfusedPairs, separation_pen
 from factmem.transformer.compiler.fit import (
     Schedule,
     _Batches,
+    _next_round,
     _Records,
     _strongest_noise,
     fit_weights,
@@ -44,7 +45,7 @@ from factmem.transformer.compiler.steps import (
     take_steps,
 )
 
-RECORDS = _Records(0, 0, 1, 1e-2, True, 0, 0)
+RECORDS = _Records(0, 0, 40, 1e-2, True, 1000, 1000, 0, 1)
 
 
 def random_data(seed, facts=30, tokens=9, dim=5, answers=12):
@@ -274,10 +275,35 @@ def test_too_small_a_shape_ends_uncertified(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("facts", "load", "batch_size"), [(3, 0.1, 3), (900, 0.7, 900), (9646, 0.5, 256)]
+    ("facts", "load", "batch_size"),
+    [(3, 0.1, 3), (900, 0.7, 900), (3600, 0.6, 64), (27430, 0.9, 512)],
 )
 def test_default_schedule(facts, load, batch_size):
     schedule = Schedule.default(facts, load)
     assert schedule.batch_size == batch_size
+    assert Schedule.default(facts, 2 * load).epochs >= schedule.epochs
     if facts > 2000:
-        assert Schedule.default(facts, 1.2).epochs == 4 * Schedule.default(facts, 0.6).epochs
+        assert schedule.epochs * facts >= 3000 * batch_size
+
+
+@pytest.mark.parametrize(
+    ("records", "count", "wrong", "epochs", "rate", "finishes"),
+    [
+        # Few facts are left: a finish. It mended most of them: another, more gently.
+        (RECORDS, 50, 40, 15, 0.3e-2, 1),
+        (RECORDS._replace(finishes=1, open_facts=50), 20, 10, 15, 0.18e-2, 2),
+        # It mended less than half, or many are left: a full round.
+        (RECORDS._replace(finishes=1, open_facts=50), 30, 20, 60, 1e-2, 0),
+        (RECORDS, 200, 150, 60, 1e-2, 0),
+        # Only noise and rounding errors are in the way: half a round.
+        (RECORDS, 200, 50, 20, 1e-2, 0),
+    ],
+)
+def test_next_round(records, count, wrong, epochs, rate, finishes):
+    plan = _next_round(records, 7, count, wrong, 1000, Schedule(10, 40))
+    assert (plan.round, plan.steps_before, plan.epochs) == (records.round + 1, 7, epochs)
+    assert plan.rate == pytest.approx(rate)
+    assert plan.finishes == finishes
+    assert plan.trains_keys == (finishes == 0)
+    assert plan.full_rounds == records.full_rounds + (finishes == 0)
+    assert (plan.open_facts, plan.fewest) == (count, min(records.fewest, count))
