@@ -114,7 +114,7 @@ class Schedule:
         if facts <= MAX_FULL_BATCH_FACTS:
             steps = round(1000 * min(32.0, max(1.0, load / 0.5) ** 5))
             finish = {"finish_epochs": max(500, steps // 8), "finish_rate": 0.1}
-            return cls(facts, steps, rate=0.1, max_rounds=4, max_full_rounds=2, **finish)
+            return cls(facts, steps, rate=0.1, max_rounds=4, max_full_rounds=1, **finish)
         batch_size = min(512, max(64, 2 ** round(math.log2(max(facts, 1) / 40))))
         epochs = max(_EPOCHS * max(1.0, load / 0.6), _MIN_STEPS * batch_size / facts)
         return cls(batch_size, math.ceil(epochs))

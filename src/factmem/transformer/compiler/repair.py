@@ -12,6 +12,7 @@ answers whose margin is too small take part. Each exact pass over all answers ad
 there are none.
 """
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -36,8 +37,9 @@ __all__ = ["MAX_REPAIRED_UNITS", "Repair", "repair"]
 
 MAX_REPAIRED_UNITS = 12_000
 """Hidden units for which their second moments, 12 bytes for each pair of units, are kept."""
-_MAX_PAIRS = 3000
-"""Pairs of facts and answers; the time of a solution grows with their cube, 10 s for 2,000."""
+_MAX_PAIRS, _PAIRS_PER_PARAMETER = 2000, 0.5
+"""Pairs of facts and answers, in all and for each entry of the last matrix. The time of a solution
+grows with their cube, 10 s for 2,000; with more pairs than entries there is hardly a solution."""
 _ANSWERS_PER_FACT = 8
 """The hardest answers of a fact that one pass adds."""
 _MAX_PASSES = 10
@@ -121,6 +123,7 @@ class _Constraints:
         self.first_outputs = np.empty((0, dim))
         self.pairs: dict[tuple[int, int], float] = {}
         """The margin that each pair needs."""
+        self.most_pairs = min(_MAX_PAIRS, math.ceil(_PAIRS_PER_PARAMETER * units * dim))
 
     def add(
         self,
@@ -130,7 +133,7 @@ class _Constraints:
     ) -> bool:
         """Add the hardest answers of facts with too small a margin; False if they are too many."""
         new = np.array([fact for fact in facts.tolist() if fact not in self.rows], np.int64)
-        if len(facts) > _MAX_PAIRS:
+        if len(facts) > self.most_pairs:
             return False
         self.rows.update({fact: len(self.rows) + row for row, fact in enumerate(new.tolist())})
         hidden, first_outputs = self._evaluate(self.weights, new)
@@ -151,7 +154,7 @@ class _Constraints:
                 for answer in hardest[row].tolist():
                     if needed[row, answer] < 0:
                         self.pairs[fact, answer] = float(required[fact])
-        return len(self.pairs) <= _MAX_PAIRS
+        return len(self.pairs) <= self.most_pairs
 
     def solve(self) -> FittedWeights:
         """Return the weights with the smallest change that satisfies all pairs."""
