@@ -154,10 +154,12 @@ def test_contradictions_and_too_many_pairs_leave_the_weights(monkeypatch):
     result = run(data, weights, np.full(FACTS, 0.1))
     assert result.short > 0
     assert all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(result.weights))
-    monkeypatch.setattr(repair_module, "_MAX_PAIRS", 1)
-    result = run(data, weights, np.full(FACTS, 100.0))
-    assert result.short == FACTS
-    assert jnp.array_equal(result.weights.mlp_out, weights.mlp_out)
+    for limit in ("_MAX_PAIRS", "_PAIRS_PER_PARAMETER", "_MAX_UNITS"):
+        with monkeypatch.context() as patch:
+            patch.setattr(repair_module, limit, 1 / 60)
+            result = run(data, weights, np.full(FACTS, 100.0))
+        assert result.short == FACTS
+        assert jnp.array_equal(result.weights.mlp_out, weights.mlp_out)
 
 
 def test_second_moments_do_not_depend_on_blocks(monkeypatch):
@@ -184,5 +186,5 @@ def test_fit_repairs_the_last_facts(very_few):
         weights, data, margins, schedule, seed=0, report=lambda n, **v: reports.append(v)
     )
     left = int(np.sum(margins_of(fit.weights, data) < 0))
-    repaired = [values["repaired_facts"] for values in reports if "repaired_facts" in values]
+    repaired = [values["repair"] for values in reports if "repair" in values]
     assert (left == 0, bool(repaired)) == (very_few > 0, very_few > 0)

@@ -53,6 +53,12 @@ def test_cost_grows_with_each_size():
     longer = compile_cost(prompts_of(300, 10, noise=10_000), Shape(32, 32, 1, 100))
     # 24 bytes a number for d and for each head, 8 for each of the 5 tables of scores.
     assert longer.peak_bytes - small.peak_bytes == 8 * (10_000 - 64) * (2 * 32 + 9 * 32)
+    wider = compile_cost(prompts_of(300, 10), Shape(32, 32, 1, 200))
+    repair = 12 * (200**2 - 100**2) + 32_000 * 100
+    assert wider.peak_bytes - small.peak_bytes == 56 * 2 * 32 * 100 + repair
+    # Beyond 12,000 units nothing is repaired.
+    widest = [compile_cost(prompts_of(300, 10), Shape(32, 32, 1, m)) for m in (12_000, 12_001)]
+    assert widest[0].peak_bytes > widest[1].peak_bytes
 
 
 def test_what_does_not_fit_into_memory_is_refused_before_work_begins(monkeypatch):

@@ -130,7 +130,7 @@ def compile_facts(
         key: random key for the choice of head keys and the initial weights.
         convention: of the paper's experiments or theorems.
         report: called with the number of iterations, those left in this round, the loss and the
-            accuracy; during a certificate with None and the number of facts.
+            accuracy; during a certificate or a repair with None and the number of facts.
         checkpoint: a file from which an interrupted compilation of a large table goes on.
 
     Returns:

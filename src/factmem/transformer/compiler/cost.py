@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from factmem._core.errors import FactmemError
 from factmem.facts.prompts import PromptDistribution
 from factmem.transformer.compiler.fit import Schedule
+from factmem.transformer.compiler.repair import repair_bytes
 from factmem.transformer.compiler.steps import sampled_answers
 from factmem.transformer.shape import Shape
 
@@ -36,7 +37,8 @@ def compile_cost(prompts: PromptDistribution, shape: Shape) -> CompileCost:
     """Estimate time and memory of a compilation.
 
     Memory is 8·V·(2d + 5H + 4·H·d_h) bytes for V prompt tokens, 24·d for each answer, 250 for each
-    fact, 56 for each parameter, and 0.8 GB for programs and the blocks of facts.
+    fact, 56 for each parameter, 12·m² + 32,000·m for the repair of the last facts, and 0.8 GB for
+    programs and the blocks of facts.
     """
     vocabulary, facts = prompts.vocabulary, prompts.facts
     schedule = Schedule.default(facts, prompts.table.association_bits / shape.parameters)
@@ -50,6 +52,7 @@ def compile_cost(prompts: PromptDistribution, shape: Shape) -> CompileCost:
         + 24 * vocabulary.answers * shape.dim
         + _FACT_BYTES * facts
         + 56 * shape.parameters
+        + repair_bytes(shape.width or shape.heads * shape.head_dim)
         + _BASE_BYTES
         + _BLOCK_BYTES
     )

@@ -178,7 +178,7 @@ def fit_weights(
         schedule: the length of rounds and the size of batches.
         seed: of batches and answers.
         report: called with the number of steps, the steps that are left in this round, the loss and
-            the accuracy.
+            the accuracy; during a repair with None and the number of facts.
         checkpoint: a file for the state. If it exists, the fit goes on from it.
 
     Returns:
@@ -200,7 +200,7 @@ def fit_weights(
         margins = _check(weights, data, certified_margins)
         steps = records.steps_before + _steps_of_round(records, facts, schedule)
         if 0 < margins.open.sum() <= max(1, schedule.very_few * facts):
-            weights, margins = _repair(weights, margins, data, certified_margins, steps, report)
+            weights, margins = _repair(weights, margins, data, certified_margins, report)
         count = int(margins.open.sum())
         if count == 0:
             return WeightsFit(weights, steps, FitStatus.CONDITION_MET)
@@ -271,7 +271,6 @@ def _repair(
     margins: _Margins,
     data: FitData,
     certified_margins: Callable[[FittedWeights], Float[np.ndarray, " facts"]],
-    steps: int,
     report: Report | None,
 ) -> tuple[FittedWeights, _Margins]:
     """Mend a few open facts by the last matrix; return the weights with the fewest open facts."""
@@ -284,7 +283,7 @@ def _repair(
 
         def report_short(short: int) -> None:
             if report is not None:
-                report(steps, left=0, repaired_facts=short)
+                report(None, repair=f"{short:,} facts")
 
         rng = np.random.default_rng(attempt)
         weights, _ = repair(weights, data, margins.exact, required, rng=rng, report=report_short)

@@ -33,10 +33,10 @@ from factmem.transformer.compiler.known_inputs import (
     model_outputs,
 )
 
-__all__ = ["MAX_REPAIRED_UNITS", "Repair", "repair"]
+__all__ = ["Repair", "repair", "repair_bytes"]
 
-MAX_REPAIRED_UNITS = 12_000
-"""Hidden units for which their second moments, 12 bytes for each pair of units, are kept."""
+_MAX_UNITS = 12_000
+"""Second moments of more hidden units would need more than 1.7 GB; then nothing is repaired."""
 _MAX_PAIRS, _PAIRS_PER_PARAMETER = 2000, 0.5
 """Pairs of facts and answers, in all and for each entry of the last matrix. The time of a solution
 grows with their cube, 10 s for 2,000; with more pairs than entries there is hardly a solution."""
@@ -82,7 +82,8 @@ def repair(
     changed = weights
     short = _short_facts(margins, required)
     best = Repair(weights, len(short))
-    if len(short) == 0:
+    width, heads = weights.mlp_out.shape[0], weights.output.shape[:2]
+    if len(short) == 0 or (width or math.prod(heads)) > _MAX_UNITS:
         return best
     constraints = _Constraints(weights, data)
     for _ in range(_MAX_PASSES):
@@ -98,6 +99,11 @@ def repair(
         if len(short) == 0:
             break
     return best
+
+
+def repair_bytes(units: int) -> float:
+    """Return the memory of a repair: second moments, and the hidden units of 2,000 facts."""
+    return 12.0 * units**2 + 16.0 * _MAX_PAIRS * units if units <= _MAX_UNITS else 0.0
 
 
 def _short_facts(
