@@ -320,6 +320,27 @@ def test_rounding_errors_of_many_small_weights_add_up():
     assert certificate.margins[0] / 2 <= 1.0 - 1.9 * noise * unit
 
 
+@pytest.mark.parametrize("length", [2**23, 2**24, 2**25])
+def test_prompts_with_inexact_counts_are_not_certified(length):
+    prompts = PromptDistribution.from_table(FactTable.random(4, 4, 4), length=length)
+    model = Transformer.draw(Shape(8, 2, 4, 8), prompts.vocabulary, key=jr.key(0))
+    certificate = certify(model, prompts)
+    assert certificate.certified_accuracy == 0
+    assert (certificate.margins < 0).all()
+
+
+def test_rejects_prompts_of_another_vocabulary():
+    """The numbers of tokens are equal, but some subjects of the model are noise in the prompts."""
+    prompts = [
+        PromptDistribution.from_table(FactTable.random(subjects, 4, 2), noise=24 - subjects)
+        for subjects in (16, 10)
+    ]
+    assert prompts[0].vocabulary.eos == prompts[1].vocabulary.eos
+    model = Transformer.draw(Shape(8, 2, 4, 8), prompts[0].vocabulary, key=jr.key(0))
+    with pytest.raises(FactmemError, match="same vocabulary"):
+        certify(model, prompts[1])
+
+
 def test_nan_weights_are_not_certified():
     model = random_model(0, EXPERIMENT_CONVENTION, 6, 1.0)
     broken = eqx.tree_at(lambda m: m.weights.mlp_out, model, jnp.nan * model.weights.mlp_out)

@@ -170,8 +170,8 @@ def certify(
         report: called with the number of facts that are done.
 
     Raises:
-        FactmemError: the activation is not ReLU, `noise` is unknown, or there are too few noise
-            tokens for distinct ones.
+        FactmemError: the activation is not ReLU, the vocabularies differ, `noise` is unknown, or
+            there are too few noise tokens for distinct ones.
     """
     if model.shape.width and not isinstance(model.activation, Relu):
         raise FactmemError(
@@ -186,6 +186,8 @@ def certify(
             f"cannot be 'distinct': {prompts.length - 3} positions have only "
             f"{model.vocabulary.noise} noise tokens",
         )
+    if model.vocabulary != prompts.vocabulary:
+        raise FactmemError("the model and the prompts must have the same vocabulary")
     targets = np.asarray(model.targets(prompts.fact_answers))
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         bounds = _Bounds(model, prompts, noise)
@@ -207,6 +209,7 @@ def certify(
             outputs = bounds.linearized_outputs(facts)
             refined = _margins_by_entry(outputs, bounds.answers, targets[facts], 0.0)
             margins[facts] = np.fmax(margins[facts], refined)
+    leaks = np.where(np.isnan(leaks), 1.0, leaks)
     return Certificate(np.where(np.isnan(margins), -np.inf, margins), leaks)
 
 
@@ -337,6 +340,8 @@ def _sum_rounding(
     share of `rest`, so is the error of the sum. Weights below 2⁻²⁸·⁷⁵ of their sum may vanish.
     """
     terms, size = bounds.length, bounds.largest_size
+    if terms * _UNIT_ROUNDOFF >= 0.5:  # counts of tokens are no longer exact
+        return np.full_like(magnitude, np.inf)
     small = terms * rest[:, :, None] * size
     sums = 2 * np.minimum(small, _gamma(terms) * magnitude) / (1 - terms * _UNIT_ROUNDOFF)
     vanished = 2 * np.minimum(small, terms * _FLUSHED * (1 + size))

@@ -12,7 +12,7 @@ from factmem.transformer.compiler import repair as repair_module
 from factmem.transformer.compiler.fit import Schedule, fit_weights
 from factmem.transformer.compiler.hardest_answers import hardest_answers
 from factmem.transformer.compiler.known_inputs import FitData, initial_weights
-from factmem.transformer.compiler.repair import repair
+from factmem.transformer.compiler.repair import Moments, repair
 from factmem.transformer.shape import Shape
 
 FACTS, TOKENS, DIM, ANSWERS, HEADS = 24, 11, 5, 6, 3
@@ -76,12 +76,14 @@ def run(data, weights, required, seed=0, **options):
     device_data = jax.tree.map(jnp.asarray, data)
     margins = margins_of(weights, data).min(axis=1)
     rng = np.random.default_rng(seed)
-    return repair(weights, device_data, margins, required, rng=rng, **options)
+    moments = Moments(weights, device_data)
+    return repair(weights, device_data, moments, margins, required, rng=rng, **options)
 
 
 @pytest.mark.parametrize("width", [12, 0])
-def test_change_is_that_of_a_general_solver(width):
+def test_change_is_that_of_a_general_solver(width, monkeypatch):
     """The reference minimizes the sum of squared changes of outputs over all constraints."""
+    monkeypatch.setattr(repair_module, "_AIM", 1.001)
     data, weights = problem(3, width)
     margins = margins_of(weights, data)
     required = np.where(np.arange(FACTS) < 2, 0.3, np.minimum(0.1, 0.5 * margins.min(axis=1)))
@@ -113,7 +115,7 @@ def test_change_is_that_of_a_general_solver(width):
     expected = factor @ reference.x.reshape(-1, DIM)
     change = last_matrix(result.weights) - last_matrix(weights)
     assert np.abs(change).max() > 0.01
-    np.testing.assert_allclose(change, expected, atol=2e-3 * np.abs(expected).max())
+    np.testing.assert_allclose(change, expected, atol=5e-3 * np.abs(expected).max())
 
 
 @given(st.integers(0, 10**6), st.sampled_from([12, 0]))
@@ -123,7 +125,7 @@ def test_all_facts_get_their_margins_or_fewer_are_short(seed, width):
     required = np.where(before < 0, 0.2, 0.5 * before)
     result = run(data, weights, required, seed)
     after = margins_of(result.weights, data).min(axis=1)
-    short = int(np.sum(after < required - 2e-3 * np.abs(required) - 1e-4))
+    short = int(np.sum(after < required - 1e-4))
     assert short <= result.short <= int(np.sum(before < required))
     for name in ("key", "value", "mlp_in", "mlp_bias", "output" if width else "mlp_out"):
         assert jnp.array_equal(getattr(weights, name), getattr(result.weights, name))
@@ -160,6 +162,37 @@ def test_contradictions_and_too_many_pairs_leave_the_weights(monkeypatch):
             result = run(data, weights, np.full(FACTS, 100.0))
         assert result.short == FACTS
         assert jnp.array_equal(result.weights.mlp_out, weights.mlp_out)
+
+
+def test_facts_without_active_neurons_cannot_be_repaired():
+    data, weights = problem(0)
+    idle = weights._replace(mlp_in=0 * weights.mlp_in, mlp_bias=-jnp.ones(12))
+    required = np.full(FACTS, 0.1)
+    result = run(data, idle, required)  # for no fact
+    assert result.short == int(np.sum(margins_of(idle, data).min(axis=1) < required))
+    assert jnp.array_equal(result.weights.mlp_out, idle.mlp_out)
+    # One neuron, active for fact 5 alone: only this one can be mended.
+    _, x = features_and_outputs(idle._replace(mlp_out=0 * idle.mlp_out), data)
+    direction = np.linalg.solve(x[[5, 0, 1, 2, 3]], [1.0, -1, -1, -1, -1])
+    active = x @ direction > 0
+    one = weights._replace(
+        mlp_in=jnp.asarray(direction[None], jnp.float32),
+        mlp_bias=jnp.zeros(1),
+        mlp_out=jnp.zeros((1, DIM)),
+    )
+    margins = margins_of(one, data).min(axis=1)
+    required = np.where(np.isin(np.arange(FACTS), [0, 5]), margins + 0.1, -np.inf)
+    result = run(data, one, required)
+    assert active[5] and not active[0]
+    assert result.short == 1
+    assert margins_of(result.weights, data)[5].min() > required[5] - 1e-4
+
+
+def test_weights_that_are_not_finite_are_left_alone():
+    data, weights = problem(0)
+    for number in (np.nan, np.inf):
+        broken = weights._replace(mlp_in=weights.mlp_in.at[0, 0].set(number))
+        assert Moments(broken, jax.tree.map(jnp.asarray, data)).factor is None
 
 
 def test_second_moments_do_not_depend_on_blocks(monkeypatch):

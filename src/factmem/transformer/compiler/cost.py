@@ -25,7 +25,7 @@ class CompileCost:
     """An estimate for one compilation.
 
     Args:
-        seconds: time of the first round and of two certificates, on two cores.
+        seconds: time of the first round, of two certificates and of a repair, on two cores.
         peak_bytes: memory of the process.
     """
 
@@ -45,14 +45,16 @@ def compile_cost(prompts: PromptDistribution, shape: Shape) -> CompileCost:
     answers = sampled_answers(vocabulary.answers)
     step_flops = 6 * facts * (shape.parameters + shape.dim * answers)
     exact_flops = 2 * facts * (3 * shape.parameters + shape.dim * vocabulary.answers)
-    flops = schedule.epochs * step_flops + 2 * _CERTIFICATE_SLOWDOWN * exact_flops
+    units = shape.width or shape.heads * shape.head_dim
+    repair_flops = 2 * facts * units**2
+    flops = schedule.epochs * step_flops + 2 * _CERTIFICATE_SLOWDOWN * exact_flops + repair_flops
     head_sizes = 5 * shape.heads + 4 * shape.heads * shape.head_dim
     peak_bytes = (
         8 * vocabulary.prompt_tokens * (2 * shape.dim + head_sizes)
         + 24 * vocabulary.answers * shape.dim
         + _FACT_BYTES * facts
         + 56 * shape.parameters
-        + repair_bytes(shape.width or shape.heads * shape.head_dim)
+        + repair_bytes(units)
         + _BASE_BYTES
         + _BLOCK_BYTES
     )

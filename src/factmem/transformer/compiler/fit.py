@@ -40,7 +40,7 @@ from factmem.transformer.compiler.known_inputs import (
     balance,
     model_outputs,
 )
-from factmem.transformer.compiler.repair import repair
+from factmem.transformer.compiler.repair import Moments, repair
 from factmem.transformer.compiler.shapes import MAX_FULL_BATCH_FACTS
 from factmem.transformer.compiler.steps import (
     RoundNumbers,
@@ -275,20 +275,26 @@ def _repair(
 ) -> tuple[FittedWeights, _Margins]:
     """Mend a few open facts by the last matrix; return the weights with the fewest open facts."""
     best = weights, margins
+    moments = Moments(weights, data)
     for attempt in range(_MAX_REPAIRS):
+        # What rounding takes off changes with the weights: a fact may have been lucky.
+        lost = np.maximum(margins.lost, np.median(margins.lost))
         factor = _MARGIN_FACTOR + _MARGIN_STEP * attempt
-        # Other facts may lose half of what their certificates leave.
-        spare = np.minimum(_RESERVE * margins.lost, 0.5 * margins.certified)
-        required = np.where(margins.open, factor * margins.lost, margins.lost + spare)
+        # Facts that are certified may lose half of what their certificates leave.
+        least = margins.exact - 0.5 * margins.certified
+        kept = np.minimum((1 + _RESERVE) * lost, least)
+        required = np.where(margins.open, factor * lost, kept)
 
         def report_short(short: int) -> None:
             if report is not None:
                 report(None, repair=f"{short:,} facts")
 
         rng = np.random.default_rng(attempt)
-        weights, _ = repair(weights, data, margins.exact, required, rng=rng, report=report_short)
+        weights, _ = repair(
+            weights, data, moments, margins.exact, required, rng=rng, report=report_short
+        )
         margins = _check(weights, data, certified_margins)
-        if margins.open.sum() >= best[1].open.sum():
+        if margins.open.sum() > best[1].open.sum():
             break
         best = weights, margins
         if not margins.open.any():

@@ -14,13 +14,14 @@ there are none.
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
-from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.linalg import cho_solve, cholesky, solve_triangular
 from scipy.optimize import nnls
 
 from factmem.transformer.compiler.hardest_answers import hardest_answers
@@ -33,7 +34,7 @@ from factmem.transformer.compiler.known_inputs import (
     model_outputs,
 )
 
-__all__ = ["Repair", "repair", "repair_bytes"]
+__all__ = ["Moments", "Repair", "repair", "repair_bytes"]
 
 _MAX_UNITS = 12_000
 """Second moments of more hidden units would need more than 1.7 GB; then nothing is repaired."""
@@ -45,8 +46,10 @@ _ANSWERS_PER_FACT = 8
 _MAX_PASSES = 10
 _RIDGE = 1e-4
 """Added to C, relative to its mean diagonal: keeps entries of Δ small, for they are rounded."""
-_TOLERANCE = 1e-3
-"""How much of a required margin may be missing."""
+_AIM = 1.03
+"""The margin that a pair gets, relative to the required one: float32 changes it by up to 3%."""
+_NEGLIGIBLE = 1e-9
+"""Leverage h C⁻¹ h of a fact that no change of V can mend."""
 _BLOCK_ENTRIES = 2**23
 _ROWS = 256
 """Facts of a block for which all logits are computed."""
@@ -62,6 +65,7 @@ class Repair(NamedTuple):
 def repair(
     weights: FittedWeights,
     data: FitData,
+    moments: "Moments",
     margins: Float[np.ndarray, " facts"],
     required: Float[np.ndarray, " facts"],
     *,
@@ -73,23 +77,28 @@ def repair(
     Args:
         weights: the weights to start from.
         data: inputs and targets.
+        moments: those of the same weights; they do not depend on the last matrix.
         margins: the margins of these weights, as `hardest_answers` returns them.
         required: the margin that each fact needs.
         rng: for the groups of answers in exact passes.
         report: called before every exact pass with the number of facts that are short.
+
+    Returns:
+        The weights with the fewest facts that are short; those to start from if nothing helps.
     """
     weights = jax.tree.map(jnp.asarray, weights)
-    changed = weights
     short = _short_facts(margins, required)
-    best = Repair(weights, len(short))
-    width, heads = weights.mlp_out.shape[0], weights.output.shape[:2]
-    if len(short) == 0 or (width or math.prod(heads)) > _MAX_UNITS:
+    best, changed = Repair(weights, len(short)), weights
+    if len(short) == 0 or moments.factor is None:
         return best
-    constraints = _Constraints(weights, data)
+    constraints = _Constraints(weights, data, moments.factor)
     for _ in range(_MAX_PASSES):
         if not constraints.add(changed, short, required):
             break
-        changed = constraints.solve()
+        try:
+            changed = constraints.solve()
+        except (np.linalg.LinAlgError, RuntimeError):  # contradictions, or no convergence
+            break
         if report is not None:
             report(len(short))
         _, margins = hardest_answers(changed, data, rng=rng)
@@ -109,26 +118,45 @@ def repair_bytes(units: int) -> float:
 def _short_facts(
     margins: Float[np.ndarray, " facts"], required: Float[np.ndarray, " facts"]
 ) -> Int[np.ndarray, " short"]:
-    return np.flatnonzero(~(margins >= required - _TOLERANCE * np.abs(required)))
+    return np.flatnonzero(~(margins >= required))
+
+
+class Moments:
+    """The second moments C of what the last matrix is multiplied with, as a Cholesky factor.
+
+    There is none for more than 12,000 units, and if C is zero or not finite.
+    """
+
+    def __init__(self, weights: FittedWeights, data: FitData) -> None:
+        self.factor: Float[np.ndarray, "units units"] | None = None
+        units = weights.mlp_out.shape[0] or math.prod(weights.output.shape[:2])
+        if units > _MAX_UNITS:
+            return
+        moments = _second_moments(weights, data)
+        mean = float(np.trace(moments)) / units
+        if math.isfinite(mean) and mean > 0:
+            moments[np.diag_indices_from(moments)] += _RIDGE * mean
+            # Transposed, it is in LAPACK's order and needs no copy.
+            with suppress(np.linalg.LinAlgError):
+                self.factor = cholesky(moments.T, lower=True, overwrite_a=True, check_finite=False)
 
 
 class _Constraints:
     """Pairs of facts and wrong answers, and the smallest change that gives them their margins."""
 
-    def __init__(self, weights: FittedWeights, data: FitData) -> None:
-        self.weights, self.data = weights, data
+    def __init__(
+        self, weights: FittedWeights, data: FitData, factor: Float[np.ndarray, "units units"]
+    ) -> None:
+        self.weights, self.data, self.factor = weights, data, factor
         self.outputs = np.asarray(data.outputs, np.float64)
         self.target = np.asarray(data.target)
-        moments = _second_moments(weights, data)
-        moments[np.diag_indices_from(moments)] += _RIDGE * np.trace(moments) / len(moments)
-        self.factor = cho_factor(moments, lower=True, overwrite_a=True)
         self.rows: dict[int, int] = {}
         """The row of each fact in the arrays below."""
-        units, dim = len(moments), self.outputs.shape[1]
+        units, dim = len(factor), self.outputs.shape[1]
         self.hidden, self.whitened = np.empty((0, units)), np.empty((0, units))
         self.first_outputs = np.empty((0, dim))
         self.pairs: dict[tuple[int, int], float] = {}
-        """The margin that each pair needs."""
+        """The margin that each pair gets."""
         self.most_pairs = min(_MAX_PAIRS, math.ceil(_PAIRS_PER_PARAMETER * units * dim))
 
     def add(
@@ -137,30 +165,34 @@ class _Constraints:
         facts: Int[np.ndarray, " some"],
         required: Float[np.ndarray, " facts"],
     ) -> bool:
-        """Add the hardest answers of facts with too small a margin; False if they are too many."""
+        """Add the hardest answers of facts that are short; False if there are none, or too many."""
         new = np.array([fact for fact in facts.tolist() if fact not in self.rows], np.int64)
-        if len(facts) > self.most_pairs:
+        if len(self.rows) + len(new) > self.most_pairs:
             return False
         self.rows.update({fact: len(self.rows) + row for row, fact in enumerate(new.tolist())})
         hidden, first_outputs = self._evaluate(self.weights, new)
-        whitened = solve_triangular(self.factor[0], hidden.T, lower=True).T
+        whitened = solve_triangular(self.factor, hidden.T, lower=True).T
         self.hidden = np.concatenate([self.hidden, hidden])
         self.whitened = np.concatenate([self.whitened, whitened])
         self.first_outputs = np.concatenate([self.first_outputs, first_outputs])
+        leverage = np.sum(self.whitened**2, axis=1)
+        before = len(self.pairs)
         for start in range(0, len(facts), _ROWS):
             some = facts[start : start + _ROWS]
+            aims = _AIM * required[some]
             _, outputs = self._evaluate(changed, some)
             logits = outputs @ self.outputs.T
             right = np.take_along_axis(logits, self.target[some][:, None], axis=1)
-            needed = right - logits - required[some][:, None]
-            np.put_along_axis(needed, self.target[some][:, None], np.inf, axis=1)
-            count = min(_ANSWERS_PER_FACT, needed.shape[1])
-            hardest = np.argpartition(needed, count - 1, axis=1)[:, :count]
+            surplus = right - logits - aims[:, None]
+            np.put_along_axis(surplus, self.target[some][:, None], np.inf, axis=1)
+            count = min(_ANSWERS_PER_FACT, surplus.shape[1])
+            hardest = np.argpartition(surplus, count - 1, axis=1)[:, :count]
             for row, fact in enumerate(some.tolist()):
-                for answer in hardest[row].tolist():
-                    if needed[row, answer] < 0:
-                        self.pairs[fact, answer] = float(required[fact])
-        return len(self.pairs) <= self.most_pairs
+                if leverage[self.rows[fact]] > _NEGLIGIBLE:
+                    for answer in hardest[row].tolist():
+                        if surplus[row, answer] < 0:
+                            self.pairs[fact, answer] = float(aims[row])
+        return before < len(self.pairs) <= self.most_pairs
 
     def solve(self) -> FittedWeights:
         """Return the weights with the smallest change that satisfies all pairs."""
@@ -177,7 +209,7 @@ class _Constraints:
         multipliers, _ = nnls(lower.T, right_side, maxiter=100 * len(missing))
         weighted = np.zeros((len(self.hidden), directions.shape[1]))
         np.add.at(weighted, rows, multipliers[:, None] * directions)
-        change = cho_solve(self.factor, self.hidden.T @ weighted)
+        change = cho_solve((self.factor, True), self.hidden.T @ weighted)
         return _with_change(self.weights, change)
 
     def _evaluate(
