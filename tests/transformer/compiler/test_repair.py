@@ -183,7 +183,8 @@ def test_facts_without_active_neurons_cannot_be_repaired():
     margins = margins_of(one, data).min(axis=1)
     required = np.where(np.isin(np.arange(FACTS), [0, 5]), margins + 0.1, -np.inf)
     result = run(data, one, required)
-    assert active[5] and not active[0]
+    assert active[5]
+    assert not active[0]
     assert result.short == 1
     assert margins_of(result.weights, data)[5].min() > required[5] - 1e-4
 
