@@ -47,7 +47,7 @@ SEED = 202
 """Settings of the compiler were chosen with seeds 0 to 201."""
 AIRPORT_COLUMNS = ("name", "city", "subd", "country", "tz", "icao", "elevation")
 ADAM_RUNS = {
-    "relations-factual": [(rate, 2**12) for rate in (1e-3, 3e-3, 1e-2)] + [(3e-3, 2**13)],
+    "relations-factual": [(rate, 2**12) for rate in (1e-3, 3e-3, 1e-2, 3e-2)] + [(1e-2, 2**13)],
     "airports": [(3e-3, 2**11)],
 }
 """Learning rates and steps."""

@@ -284,6 +284,7 @@ def test_default_schedule(facts, load, batch_size):
     assert Schedule.default(facts, 2 * load).epochs >= schedule.epochs
     if facts > 2000:
         assert schedule.epochs * facts >= 3000 * batch_size
+        assert Schedule.default(facts, 0.3).epochs == 40
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,8 @@ _ENOUGH = 0.5
 bits a parameter ten finishes in a row mended 7% of 462 facts."""
 _EPOCHS, _MIN_STEPS = 40, 3000
 """Of the first round of a large table. 27,430 facts at 0.9 bits a parameter: 13% are left after 20
-epochs, none after 40; at 1.2 bits none after 60. 3,600 facts at 0.6 bits: 7% after 2,250 steps."""
+epochs, none after 40; at 1.2 bits none after 60. 3,600 facts at 0.6 bits: 7% after 2,250 steps;
+9,646 facts at 0.5 bits: none after 1,130."""
 _WEAK_WEIGHT = 2.0
 _MAX_REFRESHES = 8
 """Exact passes of a round; at most one every two epochs, for a pass costs a third of an epoch."""
@@ -116,7 +117,8 @@ class Schedule:
             finish = {"finish_epochs": max(500, steps // 8), "finish_rate": 0.1}
             return cls(facts, steps, rate=0.1, max_rounds=4, max_full_rounds=1, **finish)
         batch_size = min(512, max(64, 2 ** round(math.log2(max(facts, 1) / 40))))
-        epochs = max(_EPOCHS * max(1.0, load / 0.6), _MIN_STEPS * batch_size / facts)
+        min_steps = _MIN_STEPS * min(1.0, load / 0.6) ** 3
+        epochs = max(_EPOCHS * max(1.0, load / 0.6), min_steps * batch_size / facts)
         return cls(batch_size, math.ceil(epochs))
 
 
