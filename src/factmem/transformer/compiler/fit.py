@@ -278,6 +278,11 @@ def _repair(
     """Mend a few open facts by the last matrix; return the weights with the fewest open facts."""
     best = weights, margins
     moments = Moments(weights, data)
+
+    def report_short(short: int) -> None:
+        if report is not None:
+            report(None, repair=f"{short:,} facts")
+
     for attempt in range(_MAX_REPAIRS):
         # What rounding takes off changes with the weights: a fact may have been lucky.
         lost = np.maximum(margins.lost, np.median(margins.lost))
@@ -286,11 +291,6 @@ def _repair(
         least = margins.exact - 0.5 * margins.certified
         kept = np.minimum((1 + _RESERVE) * lost, least)
         required = np.where(margins.open, factor * lost, kept)
-
-        def report_short(short: int) -> None:
-            if report is not None:
-                report(None, repair=f"{short:,} facts")
-
         rng = np.random.default_rng(attempt)
         weights, _ = repair(
             weights, data, moments, margins.exact, required, rng=rng, report=report_short
